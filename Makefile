@@ -1,0 +1,56 @@
+# Everything into .venv, made anew when the lock changes. Needs: python3 >= 3.11, make, Java >= 17 (for Spark).
+PYTHON ?= python3
+BIN := .venv/bin
+NAME ?= thread
+DEMO_HTTP ?= 127.0.0.1:8080
+
+.PHONY: setup demo test check bench lock format system
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    the live page, with a little traffic"
+	@echo "make test    all tests          make check   format, lint, types, fast tests"
+	@echo "make bench NAME=thread          make lock    resolve the dependencies anew"
+
+setup: .venv/done
+
+.venv/done: requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Headwater needs Python 3.11 or newer: install it (apt install python3.11) or say make PYTHON=python3.12 ..."; exit 1; }
+	@java -version 2>&1 | grep -qE 'version "(1[7-9]|[2-9][0-9])' || \
+	  { echo "Headwater needs Java 17 or newer for Spark: install it (apt install openjdk-17-jre-headless)"; exit 1; }
+	@echo "setting up .venv (the first time this takes some minutes: Spark alone is 450 MB)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -r requirements.lock
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+demo: setup
+	@$(BIN)/python examples/demo.py --http $(DEMO_HTTP)
+
+test: setup system
+	$(BIN)/pytest
+
+# What the fast tests leave out needs Spark, servers or a browser.
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -m "not spark and not e2e"
+
+bench: setup system
+	$(BIN)/python benchmarks/$(NAME).py
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: setup
+	$(BIN)/uv pip compile --quiet --universal --no-header --extra dev pyproject.toml -o requirements.lock
+
+# Servers and browsers that some tests want, from Debian, where we may install them; without, those tests say why they skip.
+system:
+	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+	  { echo "installing chromium for the browser test"; apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; } || true

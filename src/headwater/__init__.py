@@ -1,0 +1,9 @@
+"""Headwater: a database turned inside out, in Python, on Spark."""
+
+from headwater import errors
+from headwater.app import App
+from headwater.log import Log, Position, Producer, Topic
+from headwater.log import open_log as open
+from headwater.serve.view import View
+
+__all__ = ["App", "Log", "Position", "Producer", "Topic", "View", "errors", "open"]

@@ -1,0 +1,31 @@
+"""`headwater`: nouns and verbs; errors in one line with what to do next, and an exit code by their class."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from headwater.cli import run, topic, view
+from headwater.errors import HeadwaterError, codes
+
+cli = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Headwater: one durable log, live views derived from it.",
+)
+cli.command("run")(run.run)
+cli.add_typer(topic.cli, name="topic")
+cli.add_typer(view.cli, name="view")
+
+
+def main() -> None:
+    try:
+        cli()
+    except HeadwaterError as error:
+        sys.stderr.write(f"headwater: {error}\n")
+        sys.exit(codes(error)[1])
+    except BrokenPipeError:  # the reader of our output has gone: `headwater topic read clicks | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,5 @@
+"""Pages for people, over what is served."""
+
+from headwater.console.pages import mount_pages
+
+__all__ = ["mount_pages"]

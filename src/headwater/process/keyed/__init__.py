@@ -1,0 +1,1 @@
+"""Operators `(state, delta) -> delta` over Arrow. Pure, but for `runner`: the only file that knows transformWithState."""

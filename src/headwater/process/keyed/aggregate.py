@@ -1,0 +1,127 @@
+"""Counting by weights: no rows are kept, only what is counted, so a hot key costs no more than a cold one.
+
+State: `groups`, one row a group with its number of rows (the weight) and its counts; and for every `count(DISTINCT x)`
+one arrangement of (group, x) with the number of times x is there. A value enters the distinct count when that number
+becomes positive and leaves it when it stops being so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.log.keyhash import key_hash
+from headwater.process import duck
+from headwater.process.keyed.arrangement import Shape
+from headwater.process.keyed.operator import State
+from headwater.records import WEIGHT
+
+ROWS = "_rows"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """GROUP BY `keys` of the input. The answer has the keys, `_rows` for count(*), and the named counts.
+
+    `counts` and `distinct` map the name of an answer to the input column that is counted.
+    """
+
+    input: pa.Schema
+    keys: tuple[str, ...]
+    counts: tuple[tuple[str, str], ...]
+    distinct: tuple[tuple[str, str], ...]
+
+    revision = 1
+
+    def step(self, state: State, changes: Mapping[int, pa.Table]) -> pa.Table:
+        rows = changes.get(0, self.input.empty_table())
+        delta = self._group_changes(rows)
+        for name, column in self.distinct:
+            delta = self._with_distinct(state, delta, rows, name, column)
+        groups = state.arrangement("groups", self._groups)
+        hashes = key_hash([delta.column(key) for key in self.keys])
+        answer = self._answer(delta, groups.gather(np.unique(hashes)))
+        groups.add(delta, hashes)
+        return answer
+
+    def _group_changes(self, rows: pa.Table) -> pa.Table:
+        counted = "".join(
+            f", coalesce(sum({WEIGHT}) FILTER ({duck.quoted(column)} IS NOT NULL), 0)::BIGINT AS {duck.quoted(name)}"
+            for name, column in self.counts
+        )
+        keys = duck.columns(self.keys)
+        return duck.run(
+            f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT}{counted} FROM rows GROUP BY {keys}", rows=rows
+        )
+
+    def _with_distinct(self, state: State, delta: pa.Table, rows: pa.Table, name: str, column: str) -> pa.Table:
+        """The changes of one distinct count, joined to the other changes of each group."""
+        wanted = (*self.keys, column)
+        shape = Shape(
+            pa.schema([*(self.input.field(field) for field in wanted), pa.field(WEIGHT, pa.int64())]),
+            wanted,
+            (WEIGHT,),
+            compact=True,
+        )
+        values = state.arrangement(f"distinct {name}", shape)
+        seen = duck.columns(wanted)
+        changed = duck.run(
+            f"SELECT {seen}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM rows WHERE {duck.quoted(column)} IS NOT NULL"
+            f" GROUP BY {seen} HAVING sum({WEIGHT}) <> 0",
+            rows=rows,
+        )
+        hashes = key_hash([changed.column(field) for field in wanted])
+        before = values.gather(np.unique(hashes))
+        values.add(changed, hashes)
+        return duck.run(
+            f"""
+            WITH before AS (SELECT {seen}, sum({WEIGHT}) AS times FROM old GROUP BY {seen}),
+            moved AS (
+              SELECT {duck.columns(self.keys, of="c")},
+                (coalesce(b.times, 0) + c.{WEIGHT} > 0)::BIGINT - (coalesce(b.times, 0) > 0)::BIGINT AS step
+              FROM changed c LEFT JOIN before b ON {_same(wanted, "c", "b")}),
+            steps AS (SELECT {duck.columns(self.keys)}, sum(step)::BIGINT AS step FROM moved GROUP BY ALL)
+            SELECT d.*, coalesce(s.step, 0)::BIGINT AS {duck.quoted(name)}
+            FROM delta d LEFT JOIN steps s ON {_same(self.keys, "d", "s")}""",
+            changed=changed,
+            old=before,
+            delta=delta,
+        )
+
+    def _answer(self, delta: pa.Table, old: pa.Table) -> pa.Table:
+        """The row of each touched group as it was, taken away, and as it is, put in its place."""
+        numbers = [WEIGHT, *self._numbers]
+        keys = duck.columns(self.keys)
+        sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in numbers)
+        shown = ", ".join([f"{WEIGHT} AS {ROWS}", *(duck.quoted(name) for name in self._numbers)])
+        return duck.run(
+            f"""
+            WITH before AS (SELECT {keys}, {sums} FROM old GROUP BY {keys}),
+            touched AS (SELECT b.* FROM before b JOIN delta d ON {_same(self.keys, "b", "d")}),
+            now AS (SELECT {keys}, {sums} FROM (FROM touched UNION ALL BY NAME FROM delta) GROUP BY {keys}),
+            shown AS (
+              SELECT {keys}, {shown}, -1::BIGINT AS w FROM touched WHERE {WEIGHT} > 0
+              UNION ALL SELECT {keys}, {shown}, 1::BIGINT FROM now WHERE {WEIGHT} > 0)
+            SELECT * EXCLUDE (w), sum(w)::BIGINT AS {WEIGHT} FROM shown GROUP BY ALL HAVING sum(w) <> 0
+            ORDER BY ALL""",
+            delta=delta,
+            old=old,
+        )
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in (*self.counts, *self.distinct))
+
+    @property
+    def _groups(self) -> Shape:
+        numbers = (WEIGHT, *self._numbers)
+        fields = [self.input.field(key) for key in self.keys] + [pa.field(name, pa.int64()) for name in numbers]
+        return Shape(pa.schema(fields), self.keys, numbers, compact=True)
+
+
+def _same(names: tuple[str, ...], a: str, b: str) -> str:
+    """Equality that also holds between nulls: the equality of GROUP BY."""
+    return " AND ".join(f"{a}.{duck.quoted(name)} IS NOT DISTINCT FROM {b}.{duck.quoted(name)}" for name in names)

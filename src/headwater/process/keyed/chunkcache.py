@@ -1,0 +1,70 @@
+"""Chunks of state as files on local disk, in front of Spark's state."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from headwater.process.keyed.arrangement import ChunkRef, digest
+
+
+class Remembered(Protocol):
+    """What we need of Spark's MapState: the durable, exactly-once home of the chunks."""
+
+    def get(self, id: str) -> bytes: ...
+
+    def put(self, id: str, data: bytes) -> None: ...
+
+    def remove(self, id: str) -> None: ...
+
+
+class CachedChunks:
+    """Chunks in Spark's state, with a copy of each as a file in `folder`, memory-mapped.
+
+    The files are only a cache: one that is missing or damaged is fetched again, and since a chunk is named by the
+    digest of its content, which is checked when a process first maps it, a file can never be stale.
+    """
+
+    def __init__(self, folder: Path, remembered: Remembered) -> None:
+        self._folder = folder
+        self._remembered = remembered
+
+    def load(self, ref: ChunkRef) -> pa.Table:
+        path = self._folder / ref.id
+        try:
+            return _mapped(path)
+        except (FileNotFoundError, DamagedCacheFile):
+            self._write(path, self._remembered.get(ref.id))
+            return _mapped(path)
+
+    def save(self, ref: ChunkRef, data: bytes) -> None:
+        self._remembered.put(ref.id, data)
+        self._write(self._folder / ref.id, data)
+
+    def drop(self, ref: ChunkRef) -> None:
+        self._remembered.remove(ref.id)
+        (self._folder / ref.id).unlink(missing_ok=True)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+        part.write_bytes(data)
+        os.replace(part, path)
+
+
+class DamagedCacheFile(Exception):
+    """Internal: the file is not the chunk it is named after."""
+
+
+@lru_cache(maxsize=1024)
+def _mapped(path: Path) -> pa.Table:
+    content = pa.memory_map(str(path)).read_buffer()
+    if digest(content) != path.name:
+        raise DamagedCacheFile(path)
+    return ipc.open_file(content).read_all()

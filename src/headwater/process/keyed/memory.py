@@ -1,0 +1,34 @@
+"""An operator's state in a dictionary: operators as pure functions, without Spark; and the planner's empty state."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyarrow import ipc
+
+from headwater.process.keyed.arrangement import Arrangement, ChunkRef, Shape
+
+
+class MemoryState:
+    """Copy it (`copy()`) to run a batch twice on the same earlier state, as Spark does after a crash."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, bytes] = {}
+        self.arrangements: dict[str, Arrangement] = {}
+
+    def arrangement(self, name: str, shape: Shape) -> Arrangement:
+        return self.arrangements.setdefault(name, Arrangement(shape, self))
+
+    def copy(self) -> MemoryState:
+        other = MemoryState()
+        other.data = dict(self.data)
+        other.arrangements = {name: Arrangement(a.shape, other, a.runs) for name, a in self.arrangements.items()}
+        return other
+
+    def load(self, ref: ChunkRef) -> pa.Table:
+        return ipc.open_file(self.data[ref.id]).read_all()
+
+    def save(self, ref: ChunkRef, data: bytes) -> None:
+        self.data[ref.id] = data
+
+    def drop(self, ref: ChunkRef) -> None:
+        self.data.pop(ref.id, None)

@@ -1,0 +1,1 @@
+"""Third arrow: topics become stores, HTTP, live pages."""

@@ -1,0 +1,184 @@
+"""A view's rows in a SQLite file: the default store. One process applies, any number read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
+from headwater.log.position import AppendNumber, Position
+from headwater.records import WEIGHT
+from headwater.serve.store import NOTHING, Mark
+
+BUSY_S = 10.0
+
+
+class SqliteStore:
+    """Table `rows` has the view's columns, `mark` the one row that says what they cover.
+
+    Key columns may be null, so the key is an index and rows are found with IS, not a primary key.
+    """
+
+    def __init__(self, path: Path, schema: pa.Schema, key: tuple[str, ...]) -> None:
+        self.path = path
+        self._schema = schema
+        self._key = key
+        self._names = ", ".join(_quoted(name) for name in schema.names)
+        self._where = " AND ".join(f"{_quoted(name)} IS ?" for name in key)
+        self._local = threading.local()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        columns = ", ".join(f"{_quoted(field.name)} {_affinity(field.type)}" for field in schema)
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            connection.execute(f"CREATE TABLE IF NOT EXISTS rows({columns})")
+            keys = ", ".join(_quoted(name) for name in key)
+            connection.execute(f"CREATE INDEX IF NOT EXISTS rows_by_key ON rows({keys})")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS mark(one INTEGER PRIMARY KEY CHECK (one = 1),"
+                " number INTEGER NOT NULL, position TEXT NOT NULL, covers TEXT NOT NULL) STRICT"
+            )
+
+    @property
+    def _connection(self) -> apsw.Connection:
+        connection: apsw.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = apsw.Connection(str(self.path))
+            connection.set_busy_timeout(int(BUSY_S * 1000))
+            connection.pragma("journal_mode", "wal")
+            # Whatever a power cut takes away, the follower applies again from the log: rows and mark go together.
+            connection.pragma("synchronous", "NORMAL")
+            self._local.connection = connection
+        return connection
+
+    @contextmanager
+    def _transaction(self, begin: str = "BEGIN") -> Iterator[apsw.Connection]:
+        try:
+            connection = self._connection
+            connection.execute(begin)
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        except apsw.BusyError as error:
+            raise Busy(path=str(self.path), waited_s=BUSY_S) from error
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise Corrupt(what="the store", file=str(self.path)) from error
+        except (apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+            raise StorageFailed(act="using", file=str(self.path), why=str(error)) from error
+
+    def mark(self) -> Mark:
+        with self._transaction() as connection:
+            return _mark(connection)
+
+    def apply(self, changes: pa.Table, mark: Mark) -> None:
+        net = _net(changes, self._schema)
+        gone = net.filter(pc.less(net[WEIGHT], 0))
+        here = net.filter(pc.greater(net[WEIGHT], 0))
+        marks = ", ".join("?" * len(self._schema))
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            connection.executemany(f"DELETE FROM rows WHERE {self._where}", _tuples(gone.select(list(self._key))))
+            connection.executemany(
+                f"INSERT INTO rows({self._names}) VALUES ({marks})", _tuples(here.drop_columns([WEIGHT]))
+            )
+            connection.execute(
+                "INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?)", (mark.number, str(mark.position), str(mark.covers))
+            )
+
+    def read(self, *, limit: int | None = None) -> tuple[pa.Table, Mark]:
+        with self._transaction() as connection:
+            rows = connection.execute(
+                f"SELECT {self._names} FROM rows LIMIT ?", (-1 if limit is None else limit,)
+            ).fetchall()
+            return self._table(rows), _mark(connection)
+
+    def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
+        if len(key) != len(self._key):
+            raise BadKey(view=self.path.stem, key=self._key, given=tuple(key))
+        wanted = []
+        for name, value in zip(self._key, key, strict=True):
+            kind = self._schema.field(name).type
+            try:
+                typed = pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+                raise BadKey(view=self.path.stem, key=self._key, given=tuple(key)) from None
+            wanted.append(_plain(pa.array([typed.as_py()], kind))[0].as_py())
+        with self._transaction() as connection:
+            rows = connection.execute(f"SELECT {self._names} FROM rows WHERE {self._where}", tuple(wanted)).fetchall()
+            found = self._table(rows).to_pylist()
+            return (found[0] if found else None), _mark(connection)
+
+    def version(self) -> int:
+        return int(self._connection.pragma("data_version"))
+
+    def _table(self, rows: list[tuple[Any, ...]]) -> pa.Table:
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
+        return pa.table(
+            [_typed(list(values), field.type) for values, field in zip(columns, self._schema, strict=True)],
+            schema=self._schema,
+        )
+
+    def close(self) -> None:
+        connection = getattr(self._local, "connection", None)
+        if connection is not None:
+            connection.close()
+            del self._local.connection
+
+
+def _mark(connection: apsw.Connection) -> Mark:
+    row = connection.execute("SELECT number, position, covers FROM mark").fetchone()
+    return Mark(AppendNumber(row[0]), Position.parse(row[1]), Position.parse(row[2])) if row else NOTHING
+
+
+def _net(changes: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Equal rows summed: what came and went in between is not written at all."""
+    summed = changes.group_by(schema.names, use_threads=False).aggregate([(WEIGHT, "sum")])
+    summed = summed.rename_columns([WEIGHT if name == f"{WEIGHT}_sum" else name for name in summed.column_names])
+    return summed.select([*schema.names, WEIGHT]).filter(pc.not_equal(summed[WEIGHT], 0))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _affinity(kind: pa.DataType) -> str:
+    if pa.types.is_floating(kind):
+        return "REAL"
+    if pa.types.is_string(kind):
+        return "TEXT"
+    return "BLOB" if pa.types.is_binary(kind) else "INTEGER"
+
+
+def _plain(column: Any) -> Any:
+    """Arrow values that SQLite has: times as microseconds, dates as days, large unsigned numbers as their bits."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64())
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32())
+    if pa.types.is_boolean(kind):
+        return column.cast(pa.int8())
+    return column.view(pa.int64()) if pa.types.is_uint64(kind) else column
+
+
+def _typed(values: list[Any], kind: pa.DataType) -> Any:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    if pa.types.is_date32(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    if pa.types.is_boolean(kind):
+        return pa.array(values, pa.int8()).cast(kind)
+    return pa.array(values, pa.int64()).view(kind) if pa.types.is_uint64(kind) else pa.array(values, kind)
+
+
+def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    columns = [_plain(column.combine_chunks()).to_pylist() for column in table.columns]
+    return zip(*columns, strict=True)

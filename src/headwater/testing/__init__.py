@@ -1,0 +1,5 @@
+"""What we test ourselves with, shipped so that others can test their own backends and operators."""
+
+from headwater.process.keyed.memory import MemoryState
+
+__all__ = ["MemoryState"]
