@@ -37,7 +37,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -m "not spark and not e2e"
+	$(BIN)/pytest -q -m "not spark and not e2e" --hypothesis-profile=quick
 
 bench: setup system
 	$(BIN)/python benchmarks/$(NAME).py

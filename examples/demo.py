@@ -26,7 +26,10 @@ def main() -> int:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    print(f"Open {url}/console/ and watch; Ctrl-C stops. Data stays in demo-data: the next start goes on there.", flush=True)
+    print(
+        f"Open {url}/console/ and watch; Ctrl-C stops. Data stays in demo-data: the next start goes on there.",
+        flush=True,
+    )
     if sys.stdout.isatty():
         webbrowser.open(f"{url}/console/")
     while not stop.wait(0.2) and app.poll() is None:

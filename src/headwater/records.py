@@ -1,4 +1,4 @@
-"""What a record is: the user's typed columns, the metadata columns that begin with `_`, and how Python values become it.
+"""What a record is: the user's typed columns, the metadata columns that begin with `_`; how Python values become one.
 
 A table topic's records carry `_weight`: +1 a row is there, -1 a row is gone; the sum of weights is the table.
 """
@@ -142,6 +142,9 @@ def _column(values: list[Any], field: pa.Field, topic: str) -> pa.Array:
 
 
 def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """As Arrow does it, less what Arrow lets pass: 1.5 as the integer 1, True as the number 1."""
+    if pa.types.is_integer(kind) and any(isinstance(value, float) and not value.is_integer() for value in values):
+        raise TypeError("not a whole number")
     if pa.types.is_boolean(kind) or not any(isinstance(value, bool | str) for value in values):
         return pa.array(values, kind)
     if any(isinstance(value, bool) for value in values):

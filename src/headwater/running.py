@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 WATCH_S = 0.1
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Running:
@@ -76,6 +77,7 @@ class Running:
             from headwater.process.session import spark_session
 
             session = spark_session(self._app, words=self._folder / "spark.log", master=master)
+            self._arm()  # Spark has put its own handler of Ctrl-C in place of ours
             stack.callback(session.stop)
             for pipeline in pipelines:
                 pipeline.start(session)
@@ -114,20 +116,23 @@ class Running:
     @contextmanager
     def _signals(self) -> Iterator[None]:
         """Ctrl-C and SIGTERM end the run in order; a second Ctrl-C ends the process."""
-        if threading.current_thread() is not threading.main_thread():
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        self._arm()
+        try:
             yield
-            return
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
+    def _arm(self) -> None:
         def ask(number: int, frame: object) -> None:
             self._stopped.set()
             signal.signal(number, signal.SIG_DFL)
 
-        before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        if threading.current_thread() is threading.main_thread():
+            for number in SIGNALS:
+                signal.signal(number, ask)
 
 
 def _inputs(plan: Plan) -> list[str]:

@@ -60,6 +60,7 @@ def _settings(app: str) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(max(n for n in range(1, BUCKETS + 1) if BUCKETS % n == 0 and n <= cores)),
         "spark.sql.session.timeZone": "UTC",
         "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": "headwater.process.daemon",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpoint.fileChecksum.enabled": "true",

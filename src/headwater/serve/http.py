@@ -65,7 +65,7 @@ def make_api(topics: Mapping[str, Topic], views: Mapping[str, View]) -> FastAPI:
         producer: Annotated[str | None, Query(max_length=200)] = None,
         sequence: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     ) -> AppendAnswer:
-        """One record (a JSON object), or several (an array, or NDJSON). With a producer and sequence, retrying is safe."""
+        """One record (a JSON object) or several (an array, or NDJSON). With producer and sequence, retrying is safe."""
         topic = topic_named(name)
         if (producer is None) != (sequence is None):
             raise UsageError(what="producer and sequence go together", do="Give both or neither")

@@ -48,6 +48,7 @@ def _bind(address: str) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind(("127.0.0.1" if host == "localhost" else host, int(port)))
+        bound.listen(128)
     except (OSError, OverflowError) as error:
         bound.close()
         raise UsageError(what=f"cannot listen on {address}: {error}", do="Choose another port with --http") from None

@@ -1,1 +1,1 @@
-"""Operators `(state, delta) -> delta` over Arrow. Pure, but for `runner`: the only file that knows transformWithState."""
+"""Operators `(state, delta) -> delta` over Arrow: pure, but for `runner`, which alone knows transformWithState."""

@@ -72,8 +72,10 @@ def parse(view: str, sql: str, inputs: Mapping[str, pa.Schema]) -> exp.Select:
 
 def refuse(view: str, node: exp.Expr, construct: str, *, do: str) -> NoReturn:
     placed = next((n for n in node.walk() if "line" in n.meta), None)
-    line, column = (placed.meta["line"], placed.meta["col"]) if placed is not None else (None, None)
-    raise SqlRefused(view=view, construct=construct, line=line, column=column, do=do)
+    if placed is None:
+        raise SqlRefused(view=view, construct=construct, do=do)
+    at = placed.meta  # sqlglot's column is that of the last character
+    raise SqlRefused(view=view, construct=construct, line=at["line"], column=at["col"] - at["end"] + at["start"], do=do)
 
 
 def _refuse_constructs(view: str, select: exp.Select) -> None:

@@ -90,10 +90,11 @@ def _tables(view: str, select: exp.Select, inputs: Mapping[str, TopicSpec]) -> l
         refuse(view, select, "a view without FROM", do="Read at least one topic")
     found = []
     for table in [source.this, *(join.this for join in joins)]:
-        used = [column.name for column in select.find_all(exp.Column) if column.table == table.alias_or_name]
         spec = inputs[table.name]
+        named = {column.name for column in select.find_all(exp.Column) if column.table == table.alias_or_name}
+        used = tuple(name for name in spec.schema.names if name in named)
         # A read wants a column to count rows by, even where the query names none.
-        found.append(_Table(table.alias_or_name, spec, tuple(dict.fromkeys(used)) or (spec.schema.names[0],)))
+        found.append(_Table(table.alias_or_name, spec, used or (spec.schema.names[0],)))
     return found
 
 

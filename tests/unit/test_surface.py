@@ -1,0 +1,119 @@
+"""The shape of the house: public names, arrows between rooms, errors that travel."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+
+import headwater
+from headwater import errors
+
+SRC = Path(headwater.__file__).parent
+ROOMS = {"log", "capture", "process", "serve", "decide", "console", "cli", "testing"}
+SHARED = {"errors", "clock", "records"}
+ARROWS = {
+    "log": set(),
+    "process": {"log"},
+    "serve": {"log"},
+    "console": {"serve"},
+    "testing": {"log", "process", "serve"},
+    "cli": ROOMS,
+}
+HEAVY = {"pyspark": {"process"}, "duckdb": {"process"}}
+
+
+def test_all_is_the_public_surface() -> None:
+    public = {
+        name for name, value in vars(headwater).items() if not name.startswith("_") and not inspect.ismodule(value)
+    }
+    assert public | {"errors"} == set(headwater.__all__)
+
+
+def imports(file: Path) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return found
+
+
+def room_of(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[1] if parts[0] == "headwater" and len(parts) > 1 and parts[1] in ROOMS else None
+
+
+def wrong_arrows(room: str, file: Path) -> list[str]:
+    allowed = ARROWS[room] | {room}
+    wrong = [m for m in imports(file) if room_of(m) not in (None, *allowed)]
+    wrong += [m for m in imports(file) if m in ("headwater.app", "headwater.running") and room != "cli"]
+    return wrong + [m for m in imports(file) if room not in HEAVY.get(m.split(".")[0], {room})]
+
+
+@pytest.mark.parametrize("file", sorted(SRC.rglob("*.py")), ids=lambda file: str(file.relative_to(SRC)))
+def test_arrows_between_rooms_point_one_way(file: Path) -> None:
+    room = file.relative_to(SRC).parts[0]
+    if room in ROOMS:
+        assert wrong_arrows(room, file) == []
+    elif file.stem in SHARED:
+        assert [m for m in imports(file) if m.startswith("headwater") and m.split(".")[1] not in SHARED] == []
+
+
+def test_the_check_of_arrows_catches_a_wrong_one(tmp_path: Path) -> None:
+    planted = tmp_path / "planted.py"
+    planted.write_text("import duckdb\nfrom headwater.process import duck\n")
+    assert wrong_arrows("log", planted) == ["headwater.process", "headwater.process.duck", "duckdb"]
+
+
+def every_error() -> list[type[errors.HeadwaterError]]:
+    found, todo = [], [errors.HeadwaterError]
+    while todo:
+        kind = todo.pop()
+        found.append(kind)
+        todo += kind.__subclasses__()
+    return found
+
+
+def example(kind: type[errors.HeadwaterError]) -> errors.HeadwaterError:
+    samples = {"int": 7, "float": 1.5, "str": "words", "object": "x"}
+    given: dict[str, object] = {}
+    positional: list[object] = []
+    for name, parameter in inspect.signature(kind).parameters.items():
+        told = str(parameter.annotation)
+        value = ("a", "b") if "Iterable" in told or "tuple" in told else samples[told.split(" ", maxsplit=1)[0]]
+        if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+            positional.append(value)
+        else:
+            given[name] = value
+    return kind(*positional, **given)
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
+def test_every_error_pickles_and_says_what_to_do(kind: type[errors.HeadwaterError]) -> None:
+    error = example(kind)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind
+    assert str(again) == str(error)
+    assert vars(again) == vars(error)
+    assert error.do or kind in (errors.HeadwaterError, errors.LogError, errors.ProcessError, errors.ServeError)
+
+
+@pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)
+def test_every_error_has_a_status_and_an_exit_code(kind: type[errors.HeadwaterError]) -> None:
+    status, code = errors.codes(example(kind))
+    assert 400 <= status < 600
+    assert 0 < code < 126
+
+
+def test_no_file_holds_a_second_product() -> None:
+    long = {
+        str(file.relative_to(SRC)): lines
+        for file in SRC.rglob("*.py")
+        if (lines := len(file.read_text().splitlines())) > 400
+    }
+    assert long == {}
