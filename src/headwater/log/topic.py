@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-import numpy as np
 import pyarrow as pa
 
-from headwater.log.keyhash import key_hash, spread
+from headwater.log.keyhash import grouped, key_hash, spread
 from headwater.log.position import Position
 from headwater.log.protocol import Appended, Log, Part, Producer, TopicSpec
 from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP, Rows, to_batch
@@ -71,9 +70,8 @@ def split(batch: pa.RecordBatch, key: tuple[str, ...], ways: int, *, turn: int =
     numbers = spread(key_hash([batch.column(name) for name in key]), ways)
     if batch.num_rows == 1:
         return {int(numbers[0]): batch}
-    order = np.argsort(numbers, kind="stable")
+    order, bounds = grouped(numbers, ways)
     ordered = batch.take(pa.array(order))
-    bounds = np.searchsorted(numbers[order], np.arange(ways + 1))
     return {
         way: ordered.slice(int(bounds[way]), int(bounds[way + 1] - bounds[way]))
         for way in range(ways)

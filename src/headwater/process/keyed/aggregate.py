@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from headwater.log.keyhash import key_hash
+from headwater.log.keyhash import distinct, key_hash
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
 from headwater.process.keyed.operator import State
@@ -43,7 +42,7 @@ class Aggregate:
             delta = self._with_distinct(state, delta, rows, name, column)
         groups = state.arrangement("groups", self._groups)
         hashes = key_hash([delta.column(key) for key in self.keys])
-        answer = self._answer(delta, groups.gather(np.unique(hashes)))
+        answer = self._answer(delta, groups.gather(distinct(hashes)))
         groups.add(delta, hashes)
         return answer
 
@@ -74,7 +73,7 @@ class Aggregate:
             rows=rows,
         )
         hashes = key_hash([changed.column(field) for field in wanted])
-        before = values.gather(np.unique(hashes))
+        before = values.gather(distinct(hashes))
         values.add(changed, hashes)
         return duck.run(
             f"""

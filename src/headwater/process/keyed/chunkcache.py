@@ -13,6 +13,8 @@ from pyarrow import ipc
 
 from headwater.process.keyed.arrangement import ChunkRef, digest
 
+_CODEC = pa.Codec("zstd", compression_level=1)
+
 
 class Remembered(Protocol):
     """What we need of Spark's MapState: the durable, exactly-once home of the chunks."""
@@ -25,8 +27,10 @@ class Remembered(Protocol):
 
 
 class CachedChunks:
-    """Chunks in Spark's state, with a copy of each as a file in `folder`, memory-mapped.
+    """Chunks in Spark's state, compressed, with a plain copy of each as a file in `folder`, memory-mapped.
 
+    Compressed, because every byte goes through a socket, the JVM, RocksDB and its changelog: zstd takes a chunk to a
+    third of its size in a fifth of the time that the rest of it would take to travel.
     The files are only a cache: one that is missing or damaged is fetched again, and since a chunk is named by the
     digest of its content, which is checked when a process first maps it, a file can never be stale.
     """
@@ -40,11 +44,11 @@ class CachedChunks:
         try:
             return _mapped(path)
         except (FileNotFoundError, DamagedCacheFile):
-            self._write(path, self._remembered.get(ref.id))
+            self._write(path, _decompressed(self._remembered.get(ref.id), ref))
             return _mapped(path)
 
     def save(self, ref: ChunkRef, data: bytes) -> None:
-        self._remembered.put(ref.id, data)
+        self._remembered.put(ref.id, _CODEC.compress(data, asbytes=True))
         self._write(self._folder / ref.id, data)
 
     def drop(self, ref: ChunkRef) -> None:
@@ -56,6 +60,10 @@ class CachedChunks:
         part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
         part.write_bytes(data)
         os.replace(part, path)
+
+
+def _decompressed(data: bytes, ref: ChunkRef) -> bytes:
+    return bytes(_CODEC.decompress(data, decompressed_size=ref.bytes, asbytes=True))
 
 
 class DamagedCacheFile(Exception):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
-from headwater.log.keyhash import key_hash
+from headwater.log.keyhash import distinct, key_hash
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
 from headwater.process.keyed.operator import State
@@ -38,9 +37,9 @@ class Join:
         left_hashes = key_hash([left.column(name) for name in self.left_key])
         right_hashes = key_hash([right.column(name) for name in self.right_key])
 
-        left_before = lefts.gather(np.unique(right_hashes))
+        left_before = lefts.gather(distinct(right_hashes))
         rights.add(right, right_hashes)
-        right_now = rights.gather(np.unique(left_hashes))
+        right_now = rights.gather(distinct(left_hashes))
         lefts.add(left, left_hashes)
 
         answer = duck.run(

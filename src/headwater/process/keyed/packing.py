@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
-from headwater.log.keyhash import key_hash, spread
+from headwater.log.keyhash import grouped, key_hash, spread
 
 Blobs = Iterator[tuple[int, bytes]]
 
@@ -29,10 +28,8 @@ def pack_by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Blobs:
     """The rows spread over `ways` buckets by the hash of their key, packed; empty buckets are left out."""
     if table.num_rows == 0:
         return
-    numbers = spread(key_hash([table.column(name) for name in key]), ways)
-    order = np.argsort(numbers, kind="stable")
+    order, bounds = grouped(spread(key_hash([table.column(name) for name in key]), ways), ways)
     ordered = table.take(pa.array(order))
-    bounds = np.searchsorted(numbers[order], np.arange(ways + 1))
     for way in range(ways):
         rows = int(bounds[way + 1] - bounds[way])
         if rows:
