@@ -4,13 +4,14 @@ BIN := .venv/bin
 NAME ?= thread
 DEMO_HTTP ?= 127.0.0.1:8080
 
-.PHONY: setup demo test check bench lock format system
+.PHONY: setup demo test check prove bench lock format system
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    the live page, with a little traffic"
 	@echo "make test    all tests          make check   format, lint, types, fast tests"
-	@echo "make bench NAME=thread          make lock    resolve the dependencies anew"
+	@echo "make bench NAME=thread|log      make prove   long campaigns of faults and kills"
+	@echo "make lock    resolve the dependencies anew"
 
 setup: .venv/done
 
@@ -37,7 +38,11 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -m "not spark and not e2e" --hypothesis-profile=quick
+	HEADWATER_FAULT_STEP=9 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+
+# Long campaigns: a fault at every single act, 200 killed writers, many more examples.
+prove: setup system
+	HEADWATER_FAULT_STEP=1 HEADWATER_KILLS=200 $(BIN)/pytest --hypothesis-profile=prove tests/crash tests/property
 
 bench: setup system
 	$(BIN)/python benchmarks/$(NAME).py

@@ -15,6 +15,7 @@ import headwater as hw
 # `make check` takes a few examples of each property, `make test` more; a failure prints how to repeat it.
 settings.register_profile("quick", max_examples=6, deadline=None, print_blob=True)
 settings.register_profile("full", max_examples=40, deadline=None, print_blob=True)
+settings.register_profile("prove", max_examples=2000, deadline=None, print_blob=True)
 settings.load_profile("full")
 
 

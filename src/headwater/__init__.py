@@ -2,8 +2,8 @@
 
 from headwater import errors
 from headwater.app import App
-from headwater.log import Log, Position, Producer, Topic
+from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.serve.view import View
 
-__all__ = ["App", "Log", "Position", "Producer", "Topic", "View", "errors", "open"]
+__all__ = ["App", "Log", "Position", "Producer", "Settings", "Topic", "View", "errors", "open"]

@@ -9,8 +9,8 @@ from typing import Literal
 
 from headwater.clock import Clock, system_clock
 from headwater.errors import BadName, UsageError
-from headwater.log import Topic, TopicSpec, open_log
-from headwater.log.protocol import NAME, Kind
+from headwater.log import Settings, Topic, TopicSpec, open_log
+from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
 from headwater.running import Running, Say
 from headwater.serve.sqlite import SqliteStore
@@ -51,9 +51,25 @@ class App:
         time: str | None = None,
         kind: Kind = "stream",
         partitions: int = 4,
+        upsert: bool = False,
+        versioned: bool = False,
+        settings: Settings | None = None,
     ) -> Topic:
-        """A topic, made now if it is not there. `columns` maps names to types, such as {"user_id": "int64"}."""
-        spec = TopicSpec(name, schema_of(columns), key=_names(key) or (), time=time, kind=kind, partitions=partitions)
+        """A topic, made now if it is not there. `columns` maps names to types, such as {"user_id": "int64"}.
+
+        What it was made with stays, but for new columns and wider types; `settings` are those of its making.
+        """
+        spec = TopicSpec(
+            name,
+            schema_of(columns),
+            key=_names(key) or (),
+            time=time,
+            kind=kind,
+            partitions=partitions,
+            upsert=upsert,
+            versioned=versioned,
+            settings=settings or Settings(),
+        )
         topic = self._topics[name] = Topic(self.log, self.log.create(spec))
         return topic
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from headwater.errors import UsageError
+from headwater.errors import HeadwaterError, UsageError
 from headwater.log import Log, Position, Topic
 from headwater.serve.follower import Follower
 from headwater.serve.view import View
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 WATCH_S = 0.1
+UPKEEP_S = 30.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -32,6 +33,7 @@ class Running:
         self._plans: dict[str, Plan] = {}
         self.views: dict[str, View] = {}
         self._stopped = threading.Event()
+        self._upkeep_failure: HeadwaterError | None = None
 
     def declare(self, plan: Plan, view: View) -> None:
         self._plans[plan.view] = plan
@@ -72,6 +74,7 @@ class Running:
                 follower.start()
                 stack.callback(follower.stop)
                 followers.append(follower)
+            stack.callback(self._keep_up(followers))
             # 4. Spark, 5. the pipelines, each fencing its predecessor.
             say("starting Spark (its first batch takes 20 to 40 seconds)")
             from headwater.process.session import spark_session
@@ -97,9 +100,35 @@ class Running:
         say(f"serving {server.url}")
         return server.stop
 
+    def _keep_up(self, followers: list[Follower]) -> Callable[[], None]:
+        """Upkeep of the log in a thread of its own, while the app runs; stores keep what they have yet to apply."""
+        upkeep = getattr(self._log, "upkeep", None)
+        ended = threading.Event()
+
+        def rounds() -> None:
+            while upkeep is not None and not ended.wait(UPKEEP_S):
+                try:
+                    for follower in followers:
+                        follower.pin()
+                    upkeep.run()
+                except HeadwaterError as error:
+                    self._upkeep_failure = error
+
+        thread = threading.Thread(target=rounds, name="upkeep", daemon=True)
+        thread.start()
+
+        def end() -> None:
+            ended.set()
+            thread.join()
+
+        return end
+
     def _watch(self, pipelines: list[Pipeline], followers: list[Follower], goal: Position | None, say: Say) -> None:
         started, warm = time.monotonic(), False
         while not self._stopped.wait(WATCH_S):
+            if self._upkeep_failure is not None:
+                say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
+                self._upkeep_failure = None
             for failure in (*(pipeline.failure() for pipeline in pipelines), *(each.failure for each in followers)):
                 if failure is not None:
                     raise failure

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
 import pyarrow as pa
 import pytest
 
@@ -100,10 +99,10 @@ def _flip(file: Path, where: int) -> None:
 
 def test_a_flipped_byte_in_an_inlined_chunk_is_noticed(folder: Path) -> None:
     clicks_in(hw.open(f"file:{folder}")).append([click(1)])
-    catalog = apsw.Connection(str(folder / "catalog.db"))
-    data = bytearray(catalog.execute("SELECT data FROM chunks").get)
-    data[len(data) // 2] ^= 1
-    catalog.execute("UPDATE chunks SET data = ?", (bytes(data),))
+    with EmbeddedLog(folder).catalog.write() as catalog:
+        data = bytearray(catalog.execute("SELECT data FROM chunks").get)
+        data[len(data) // 2] ^= 1
+        catalog.execute("UPDATE chunks SET data = ?", (bytes(data),))
     with pytest.raises(Corrupt, match="the inlined chunk of 'clicks', partition 0, offset 0"):
         clicks_in(hw.open(f"file:{folder}")).read()
 
@@ -132,21 +131,21 @@ def test_a_file_that_no_row_lists_is_not_read(folder: Path) -> None:
 
 
 class FullDisk(Disk):
-    def write(self, path: Path, data: memoryview) -> None:
-        raise StorageFailed(act="writing", file=str(path), why="No space left on device")
+    def write(self, name: str, data: object) -> None:
+        raise StorageFailed(act="writing", file=name, why="No space left on device")
 
 
 def test_a_full_disk_acknowledges_nothing_and_loses_nothing(folder: Path) -> None:
     clicks_in(hw.open(f"file:{folder}")).append([click(1)])
-    full = clicks_in(EmbeddedLog(folder, disk=FullDisk()))
+    full = clicks_in(EmbeddedLog(folder, disk=FullDisk(folder)))
     with pytest.raises(StorageFailed, match="No space left on device; nothing was appended"):
         full.append(MANY)
     assert clicks_in(hw.open(f"file:{folder}")).read()["user_id"].to_pylist() == [1]
 
 
 def test_a_catalog_of_a_newer_format_is_not_touched(folder: Path) -> None:
-    hw.open(f"file:{folder}").close()
-    apsw.Connection(str(folder / "catalog.db")).pragma("user_version", 99)
+    with EmbeddedLog(folder).catalog.write() as catalog:
+        catalog.pragma("user_version", 99)
     with pytest.raises(NewerFormat, match="has format 99, this Headwater knows 1. Upgrade"):
         hw.open(f"file:{folder}")
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # each command is a process of its own
+
 HEADWATER = str(Path(sys.executable).with_name("headwater"))
 APP = """
 import headwater as hw
@@ -85,3 +87,56 @@ def test_help_is_there(noun: list[str]) -> None:
     done = headwater(*noun, "--help")
     assert done.returncode == 0
     assert "Usage: headwater" in done.stdout
+
+
+def test_a_topic_pipes_into_another_as_lines_and_as_arrow(tmp_path: Path) -> None:
+    log = f"file:{tmp_path / 'log'}"
+    for name in ("a", "b", "c"):
+        made = headwater("topic", "create", name, "--columns", "k:int64, tags:list<string>", "--key", "k", "--log", log)
+        assert made.returncode == 0, made.stderr
+    headwater("topic", "append", "a", "--log", log, given='{"k": 1, "tags": ["x", null]}\n{"k": 2}\n')
+    for source, target, how in (("a", "b", ""), ("b", "c", "--arrow")):
+        pipe = (
+            f"{HEADWATER} topic read {source} --log {log} {how} | {HEADWATER} topic append {target} --log {log} {how}"
+        )
+        done = subprocess.run(pipe, shell=True, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+    rows = [json.loads(line) for line in headwater("topic", "read", "c", "--log", log).stdout.splitlines()]
+    assert sorted((row["k"], row["tags"]) for row in rows) == [(1, ["x", None]), (2, None)]
+
+
+def test_a_topic_is_altered_described_forgotten_and_deleted(tmp_path: Path) -> None:
+    log = f"file:{tmp_path / 'log'}"
+    headwater("topic", "create", "t", "--columns", "k:int32", "--key", "k", "--log", log)
+    headwater("topic", "append", "t", "--log", log, given='{"k": 1}\n{"k": 2}\n')
+    assert headwater("topic", "alter", "t", "--add", "v:string", "--widen", "k:int64", "--log", log).returncode == 0
+    told = json.loads(headwater("topic", "describe", "t", "--log", log, "--json").stdout)
+    assert told["columns"] == {"k": "int64", "v": "string"}
+    assert sum(extent["end"] for extent in told["extents"].values()) == 2
+    forgotten = json.loads(headwater("topic", "forget", "t", "--key", "k=1", "--yes", "--json", "--log", log).stdout)
+    assert forgotten[0]["records"] == 1
+    rows = [json.loads(line)["k"] for line in headwater("topic", "read", "t", "--log", log).stdout.splitlines()]
+    assert rows == [2]
+    refused = headwater("topic", "alter", "t", "--widen", "k:string", "--log", log)
+    assert (
+        refused.returncode,
+        refused.stderr.startswith("headwater: topic 't', column 'k': int64 cannot become string"),
+    ) == (4, True)
+    assert headwater("upkeep", "--log", log, "--json").returncode == 0
+    assert headwater("topic", "delete", "t", "--yes", "--log", log).returncode == 0
+    assert headwater("topic", "read", "t", "--log", log).returncode == 3
+
+
+def test_following_writes_records_as_they_come(tmp_path: Path) -> None:
+    log = f"file:{tmp_path / 'log'}"
+    headwater("topic", "create", "t", "--columns", "k:int64", "--log", log)
+    following = subprocess.Popen(
+        [HEADWATER, "topic", "read", "t", "--follow", "--log", log], stdout=subprocess.PIPE, text=True
+    )
+    assert following.stdout is not None
+    for number in range(3):
+        headwater("topic", "append", "t", "--log", log, given=json.dumps({"k": number}))
+        assert json.loads(following.stdout.readline())["k"] == number
+    following.terminate()
+    following.wait(10)
+    following.stdout.close()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.log.keyhash import key_hash, spread
+from headwater.log.keyhash import hash_one, key_hash, spread
 
 
 @given(st.lists(st.text() | st.none()), st.integers(0, 3))
@@ -64,3 +64,11 @@ def test_keys_spread_evenly() -> None:
 def test_the_hash_never_changes(column: pa.Array, expected: int) -> None:
     """Partitions of written topics depend on these numbers: a change needs a new keyhash.VERSION."""
     assert int(key_hash([column])[0]) == expected
+
+
+keys = st.lists(st.integers(-(2**63), 2**63 - 1) | st.text(max_size=40), min_size=1, max_size=3)
+
+
+@given(keys)
+def test_one_key_hashes_as_a_column_of_it_does(values: list[int | str]) -> None:
+    assert hash_one(values) == int(key_hash([pa.array([value]) for value in values])[0])

@@ -14,7 +14,7 @@ from headwater import errors
 
 SRC = Path(headwater.__file__).parent
 ROOMS = {"log", "capture", "process", "serve", "decide", "console", "cli", "testing"}
-SHARED = {"errors", "clock", "records"}
+SHARED = {"errors", "clock", "records", "typenames"}
 ARROWS = {
     "log": set(),
     "process": {"log"},

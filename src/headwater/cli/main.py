@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from headwater.cli import run, topic, view
+from headwater.cli import backup, doctor, group, queue, run, topic, upkeep, verify, view
 from headwater.errors import HeadwaterError, codes
 
 cli = typer.Typer(
@@ -17,7 +17,14 @@ cli = typer.Typer(
     help="Headwater: one durable log, live views derived from it.",
 )
 cli.command("run")(run.run)
+cli.command("upkeep")(upkeep.upkeep)
+cli.command("verify")(verify.verify)
+cli.command("doctor")(doctor.doctor)
+cli.command("backup")(backup.backup)
+cli.command("restore")(backup.restore)
 cli.add_typer(topic.cli, name="topic")
+cli.add_typer(group.cli, name="group")
+cli.add_typer(queue.cli, name="queue")
 cli.add_typer(view.cli, name="view")
 
 

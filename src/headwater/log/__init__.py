@@ -2,7 +2,8 @@
 
 from headwater.log.opening import open_log
 from headwater.log.position import Position
-from headwater.log.protocol import Appended, Log, Producer, Progress, TopicSpec
+from headwater.log.protocol import Appended, Log, Producer, Progress
+from headwater.log.spec import Settings, TopicSpec
 from headwater.log.topic import Topic
 
-__all__ = ["Appended", "Log", "Position", "Producer", "Progress", "Topic", "TopicSpec", "open_log"]
+__all__ = ["Appended", "Log", "Position", "Producer", "Progress", "Settings", "Topic", "TopicSpec", "open_log"]

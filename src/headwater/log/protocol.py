@@ -2,64 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headwater.errors import BadName, BadSchema
 from headwater.log.position import AppendNumber, Epoch, Position
-from headwater.records import WEIGHT, stored_schema
+from headwater.log.spec import Settings, TopicSpec
 
-Kind = Literal["stream", "table"]
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}")
-
-
-@dataclass(frozen=True)
-class TopicSpec:
-    """What a topic is. Fixed when it is made."""
-
-    name: str
-    schema: pa.Schema
-    key: tuple[str, ...] = ()
-    time: str | None = None
-    kind: Kind = "stream"
-    partitions: int = 4
-
-    def __post_init__(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise BadName(name=self.name)
-        if self.kind not in ("stream", "table"):
-            raise BadSchema(what=f"topic {self.name!r} has the kind {self.kind!r}", do="Use 'stream' or 'table'")
-        if not 1 <= self.partitions <= 1024:
-            raise BadSchema(what=f"topic {self.name!r} has {self.partitions} partitions", do="Use 1 to 1024")
-        if self.kind == "table" and not self.key:
-            raise BadSchema(what=f"table {self.name!r} has no key", do="Say key='...': a row of a table has a key")
-        for column in (*self.key, *([self.time] if self.time else [])):
-            if column not in self.schema.names:
-                raise BadSchema(
-                    what=f"topic {self.name!r} has no column {column!r} for its key or time",
-                    do=f"Its columns: {', '.join(self.schema.names)}",
-                )
-        if self.time and not pa.types.is_timestamp(self.schema.field(self.time).type):
-            raise BadSchema(what=f"the time column {self.time!r} is not a timestamp", do="Give it the type 'timestamp'")
-
-    @property
-    def weighted(self) -> bool:
-        return self.kind == "table"
-
-    @property
-    def stored(self) -> pa.Schema:
-        """The schema of the chunks: the user's columns and, in a table, the weight."""
-        return stored_schema(self.schema, weighted=self.weighted)
-
-    @property
-    def required(self) -> tuple[str, ...]:
-        """Columns that may not be null."""
-        own = (*self.key, *([self.time] if self.time else []))
-        return (*own, WEIGHT) if self.weighted else own
+Expected = Mapping[str, Mapping[tuple[Any, ...], int]]
+"""For each versioned topic, the versions that the appender believes its keys to have; 0: never appended."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +42,16 @@ class Part:
     topic: str
     partition: int
     rows: int
+    schema: int
+    """Which version of the topic's schema the records have."""
     crc: int
+    size: int
+    max_time: int | None = None
+    """The greatest event time among them, in µs."""
     file: str | None = None
     data: bytes | None = field(default=None, repr=False)
-    size: int = 0
+    keys: tuple[bytes, ...] = ()
+    """In a versioned topic, the keys of the records."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +61,8 @@ class Appended:
     """The ends, in the partitions this append touched, right after it: the token of the write."""
     repeated: bool = False
     """True if this (producer, sequence) had been appended before; then all else is the first one's."""
+    dropped: int = 0
+    """How many of its records a full topic with `drop_newest` did not take."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +82,19 @@ class Snapshot:
     position: Position
 
 
+@dataclass(frozen=True)
+class Extent:
+    """Where a partition begins and ends, and what upkeep and bounds did to it."""
+
+    start: int
+    """The first offset that is still there."""
+    end: int
+    horizon: int
+    """Below it only net sums (or newest rows) are left: reading must begin at `start` or at or above it."""
+    dropped: int
+    """Records that the bound of the topic dropped, oldest or newest."""
+
+
 class Log(Protocol):
     """Every method may be called from any thread and any process; nothing here outlives its call but what it says.
 
@@ -132,7 +106,18 @@ class Log(Protocol):
     def url(self) -> str: ...
 
     def create(self, spec: TopicSpec) -> TopicSpec:
-        """Make the topic, or return it if it is there with the same spec; `TopicMismatch` if with another."""
+        """Make the topic, or return it as it is, if it was made alike; `TopicMismatch` if otherwise.
+
+        Columns that the declaration has beyond the topic's are added, wider types widened (see `alter`).
+        """
+
+    def alter(self, name: str, *, schema: pa.Schema | None = None, settings: Settings | None = None) -> TopicSpec:
+        """Evolve the schema (add nullable columns, widen types; else `SchemaRefused`) or change settings."""
+
+    def delete(self, name: str) -> None:
+        """Remove a topic and its records; `Pinned` while somebody depends on it."""
+
+    def extents(self, name: str) -> Mapping[int, Extent]: ...
 
     def topic(self, name: str) -> TopicSpec: ...
 
@@ -148,8 +133,19 @@ class Log(Protocol):
         producer: Producer | None = None,
         sequence: int | None = None,
         progress: Progress | None = None,
+        expect: Expected | None = None,
+        timeout_s: float = 30.0,
     ) -> Appended:
-        """One atomic act. Acknowledged only when durable. See docs/guarantees.md for the steps."""
+        """One atomic act. Acknowledged only when durable. See docs/guarantees.md for the steps.
+
+        `timeout_s` is how long a full topic that blocks may hold it up; then `Full`.
+        """
+
+    def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
+        """Append dicts to one topic; what other threads append at the same moment may be written together with it.
+
+        Rows without a key go to the partition that it is the `turn` of.
+        """
 
     def begin(self, producer: str) -> Producer:
         """Take the next epoch of a producer: from now on every older one is refused."""
@@ -166,6 +162,16 @@ class Log(Protocol):
         """The newest append boundary; with `max_rows`, the last one at which no more rows than that came since `after`,
         but always at least one append further if there is one."""
 
+    def position_from(self, topic: str, time_us: int) -> Mapping[int, int]:
+        """In each partition, the offset of the first record that was appended at that time or later."""
+
+    def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]: ...
+
+    def pin(self, name: str, position: Position, *, topics: Sequence[str]) -> None:
+        """Say what upkeep must leave of these topics: all at and after this position. Replaces the pin of that name."""
+
+    def unpin(self, name: str) -> None: ...
+
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]: ...
 
     def scan(
@@ -178,7 +184,11 @@ class Log(Protocol):
         columns: Sequence[str] | None = None,
         metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The records at offsets start <= o < end, in order. Asking past the end is not an error."""
+        """The records at offsets start <= o < end, in order. Asking past the end is not an error.
+
+        `Missed` if retention has removed some of them; `Compacted` if it begins inside of what was compacted. A scan
+        that has begun is not disturbed by upkeep.
+        """
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         """The newest append number, as soon as it is greater than `after`, or when the time is up."""

@@ -1,16 +1,27 @@
-"""A topic in the user's hand: append Python rows or Arrow, read Arrow."""
+"""A topic in the user's hand: append rows of any kind, read Arrow, follow."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 
-from headwater.log.keyhash import grouped, key_hash, spread
-from headwater.log.position import Position
-from headwater.log.protocol import Appended, Log, Part, Producer, TopicSpec
-from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP, Rows, to_batch
+from headwater.errors import UsageError
+from headwater.log.keyhash import grouped, hash_one, key_hash, spread
+from headwater.log.position import AppendNumber, Position
+from headwater.log.protocol import Appended, Log, Part, Producer
+from headwater.log.spec import Settings, TopicSpec
+from headwater.records import APPENDED_AT, DELETED, OFFSET, PARTITION, TIMESTAMP, Rows, to_batch
+
+METADATA = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(APPENDED_AT, TIMESTAMP)]
+
+
+FEW = 100
+"""Appends of so many dicts are worth writing together with those of other threads."""
 
 
 class Topic:
@@ -23,42 +34,125 @@ class Topic:
     def name(self) -> str:
         return self.spec.name
 
-    def append(self, rows: Rows, *, producer: Producer | None = None, sequence: int | None = None) -> Position:
+    # --- writing ---
+
+    def append(
+        self,
+        rows: Rows,
+        *,
+        partition: int | None = None,
+        producer: Producer | None = None,
+        sequence: int | None = None,
+        expect: Mapping[tuple[Any, ...], int] | None = None,
+    ) -> Position:
         """Append, durably, all rows or none; returns the position right after them, to wait for in a view.
 
-        With a producer and a sequence, the same append repeated is one append.
+        `rows` are dicts, an Arrow table, a pandas frame, or NDJSON. They go to partitions by the hash of their key, or
+        all to `partition`. With a producer and a sequence, the same append repeated is one append. `expect` gives, in a
+        versioned topic, the version each key must have: else `VersionConflict`, and nothing is appended.
         """
-        return self.append_parts(rows, producer=producer, sequence=sequence).position
+        return self.append_parts(
+            rows, partition=partition, producer=producer, sequence=sequence, expect=expect
+        ).position
 
-    def append_parts(self, rows: Rows, *, producer: Producer | None = None, sequence: int | None = None) -> Appended:
-        return self._log.append(self.parts(rows), producer=producer, sequence=sequence)
+    def append_parts(
+        self,
+        rows: Rows,
+        *,
+        partition: int | None = None,
+        producer: Producer | None = None,
+        sequence: int | None = None,
+        expect: Mapping[tuple[Any, ...], int] | None = None,
+    ) -> Appended:
+        if isinstance(rows, list) and len(rows) <= FEW and partition is None and producer is None and not expect:
+            return self._log.append_rows(self.name, rows, turn=next(self._turn))
+        expected = {self.name: expect} if expect else None
+        parts = self.parts(rows, partition=partition)
+        return self._log.append(parts, producer=producer, sequence=sequence, expect=expected)
 
-    def parts(self, rows: Rows) -> list[Part]:
+    def upsert(self, rows: Rows) -> Position:
+        """In an upsert table: these are now the rows of their keys."""
+        self._only_upsert("upsert")
+        return self.append(rows)
+
+    def delete(self, keys: Sequence[Mapping[str, Any]]) -> Position:
+        """In an upsert table: the rows of these keys are gone."""
+        self._only_upsert("delete")
+        return self.append([{**{name: key.get(name) for name in self.spec.key}, DELETED: True} for key in keys])
+
+    def _only_upsert(self, act: str) -> None:
+        if not self.spec.upsert:
+            raise UsageError(
+                what=f"topic {self.name!r} takes no {act}: it was not made with upsert=True",
+                do="Append the old row with _weight -1 and the new one with +1",
+            )
+
+    def parts(self, rows: Rows, *, partition: int | None = None) -> list[Part]:
         """Typed, checked, and split by the hash of the key; without a key, appends take turns over the partitions."""
         batch = to_batch(rows, self.spec.stored, topic=self.name, required=self.spec.required)
+        if partition is not None:
+            return [self._log.stage(self.name, partition, batch)] if batch.num_rows else []
         by_partition = split(batch, self.spec.key, self.spec.partitions, turn=next(self._turn))
-        return [self._log.stage(self.name, partition, part) for partition, part in by_partition.items()]
+        return [self._log.stage(self.name, number, part) for number, part in by_partition.items()]
 
-    def read(self, start: Position | None = None, end: Position | None = None) -> pa.Table:
-        """The records after `start` (default: the first) up to `end` (default: the newest), with metadata columns."""
-        first = start or Position()
-        last = end or self._log.snapshot([self.name]).position
-        batches = [
-            batch
-            for partition in range(self.spec.partitions)
-            for batch in self._log.scan(
-                self.name,
-                partition,
-                first.offset(self.name, partition),
-                last.offset(self.name, partition),
-                metadata=True,
-            )
-        ]
-        fields = [(PARTITION, pa.int32()), (OFFSET, pa.int64()), (APPENDED_AT, TIMESTAMP)]
-        return pa.Table.from_batches(batches, pa.schema([*self.spec.stored, *(pa.field(*field) for field in fields)]))
+    # --- reading ---
+
+    def read(self, start: Position | datetime | None = None, end: Position | None = None) -> pa.Table:
+        """The records after `start` (a position, or those appended since a time) up to `end`, with metadata columns."""
+        last = end or self.end()
+        batches = list(self._between(self._beginning(start), last))
+        return pa.Table.from_batches(batches, pa.schema([*self.spec.stored, *METADATA]))
+
+    def follow(
+        self, start: Position | datetime | None = None, *, timeout_s: float | None = None
+    ) -> Iterator[tuple[pa.RecordBatch, Position]]:
+        """Records as they come, each batch with the position after it. Ends when nothing came for `timeout_s`."""
+        here = self._beginning(start)
+        seen = AppendNumber(0)
+        quiet_since = time.monotonic()
+        while True:
+            snapshot = self._log.snapshot([self.name])
+            if snapshot.position.covers(here) and snapshot.position != here:
+                for batch in self._between(here, snapshot.position):
+                    here = _advanced(here, self.name, batch)
+                    yield batch, here
+                here = snapshot.position
+                quiet_since = time.monotonic()
+            seen = max(seen, snapshot.number)
+            left = 1.0 if timeout_s is None else quiet_since + timeout_s - time.monotonic()
+            if left <= 0:
+                return
+            self._log.wait(seen, min(left, 1.0))
+
+    def start(self) -> Position:
+        """Where what is still there begins."""
+        return Position.of({self.name: {p: extent.start for p, extent in self._log.extents(self.name).items()}})
 
     def end(self) -> Position:
         return self._log.snapshot([self.name]).position
+
+    def _beginning(self, start: Position | datetime | None) -> Position:
+        if isinstance(start, datetime):
+            moment = int(start.astimezone(UTC).timestamp() * 1_000_000)
+            return Position.of({self.name: self._log.position_from(self.name, moment)})
+        return start if start is not None else self.start()
+
+    def _between(self, first: Position, last: Position) -> Iterator[pa.RecordBatch]:
+        for partition in range(self.spec.partitions):
+            low, high = first.offset(self.name, partition), last.offset(self.name, partition)
+            if high > low:
+                yield from self._log.scan(self.name, partition, low, high, metadata=True)
+
+    # --- changing ---
+
+    def alter(self, *, schema: pa.Schema | None = None, settings: Settings | None = None) -> None:
+        self.spec = self._log.alter(self.name, schema=schema, settings=settings)
+
+
+def _advanced(here: Position, topic: str, batch: pa.RecordBatch) -> Position:
+    ends = here.as_dict()
+    ends.setdefault(topic, {})[batch.column(PARTITION)[0].as_py()] = batch.column(OFFSET)[-1].as_py() + 1
+    return Position.of(ends)
 
 
 def split(batch: pa.RecordBatch, key: tuple[str, ...], ways: int, *, turn: int = 0) -> Mapping[int, pa.RecordBatch]:
@@ -67,9 +161,11 @@ def split(batch: pa.RecordBatch, key: tuple[str, ...], ways: int, *, turn: int =
         return {}
     if ways == 1 or not key:
         return {turn % ways: batch}
-    numbers = spread(key_hash([batch.column(name) for name in key]), ways)
     if batch.num_rows == 1:
-        return {int(numbers[0]): batch}
+        one = hash_one([batch.column(name)[0].as_py() for name in key])
+        if one is not None:
+            return {(one >> 32) % ways: batch}
+    numbers = spread(key_hash([batch.column(name) for name in key]), ways)
     order, bounds = grouped(numbers, ways)
     ordered = batch.take(pa.array(order))
     return {

@@ -28,6 +28,10 @@ class Job:
         return _opened(self.log_url, os.getpid())
 
     @property
+    def inputs(self) -> list[str]:
+        return list(dict.fromkeys(read.topic for read in self.plan.reads))
+
+    @property
     def checkpoint(self) -> Path:
         return Path(self.folder) / "checkpoint"
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, PipelineFailed, PlanChanged
-from headwater.log.protocol import Log, TopicSpec
+from headwater.log.position import Position
+from headwater.log.protocol import Log
+from headwater.log.spec import TopicSpec
 from headwater.process.checkpoint import Checkpoint
 from headwater.process.job import Job
 from headwater.process.plan import Plan
@@ -54,6 +56,9 @@ class Pipeline:
         job = self._job = Job(
             plan, self._log.url, self._log.begin(producer_name(plan)), topic=plan.view, folder=str(self._folder)
         )
+        done = self._log.covered(job.producer.name)
+        # Spark may run its last batch again: what that read must stay until a later one is through (see LogWriter).
+        self._log.pin(job.producer.name, done.progress.start if done else Position(), topics=job.inputs)
         cores = session.sparkContext.defaultParallelism
         frame = (
             session.readStream.format("headwater-packed")

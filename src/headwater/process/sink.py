@@ -46,7 +46,10 @@ class LogWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         parts = [part for message in messages if isinstance(message, Staged) for part in message.parts]
         progress = Checkpoint(self._job.checkpoint).progress(batchId)
-        self._job.log().append(parts, producer=self._job.producer, sequence=batchId, progress=progress)
+        log, producer = self._job.log(), self._job.producer
+        log.append(parts, producer=producer, sequence=batchId, progress=progress)
+        # Until Spark has marked this batch done (step 6) it may run again: upkeep leaves its inputs.
+        log.pin(producer.name, progress.start, topics=self._job.inputs)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""

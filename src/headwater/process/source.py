@@ -51,10 +51,6 @@ class PackedReader(DataSourceStreamReader):
     def _log(self) -> Log:
         return self._job.log()
 
-    @property
-    def _topics(self) -> list[str]:
-        return list(dict.fromkeys(read.topic for read in self._job.plan.reads))
-
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable()  # the limit is ours, in rows, and ends on an append
 
@@ -65,7 +61,7 @@ class PackedReader(DataSourceStreamReader):
         self._log.check(self._job.producer)
         after = from_offset(start)
         self._log.wait(after.number, IDLE_S)
-        snapshot = self._log.snapshot(self._topics, after=after, max_rows=self._max_rows)
+        snapshot = self._log.snapshot(self._job.inputs, after=after, max_rows=self._max_rows)
         return start if snapshot.position == after.position else to_offset(snapshot)
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:

@@ -34,6 +34,10 @@ class Follower:
         if self._thread.is_alive():
             self._thread.join()
 
+    def pin(self) -> None:
+        """Keep upkeep from what this store has yet to apply."""
+        self._log.pin(f"store of {self._topic}", self._store.mark().position, topics=[self._topic])
+
     def _run(self) -> None:
         try:
             mark = self._store.mark()

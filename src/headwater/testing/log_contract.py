@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -12,12 +14,16 @@ from headwater.errors import (
     BadPartition,
     BadRecord,
     Fenced,
+    Full,
+    Missed,
     ProgressBroken,
+    SchemaRefused,
     TopicMismatch,
     TopicNotFound,
     UsageError,
+    VersionConflict,
 )
-from headwater.log import Log, Position, Producer, Progress, Topic, TopicSpec
+from headwater.log import Log, Position, Producer, Progress, Settings, Topic, TopicSpec
 from headwater.log.position import AppendNumber, Epoch
 from headwater.log.protocol import Snapshot
 from headwater.records import schema_of
@@ -229,3 +235,163 @@ class LogContract:
         clicks.append([click(1)])
         assert log.wait(AppendNumber(0), 10) == 1
         assert log.wait(AppendNumber(1), 0.01) == 1
+
+    # --- rows of every kind ---
+
+    def test_dicts_arrow_pandas_and_lines_are_the_same_records(self, clicks: Topic) -> None:
+        import pandas as pd
+
+        row = click(7)
+        for rows in ([row], pa.Table.from_pylist([row]), pd.DataFrame([row]), '{"user_id": 7, "page": "/7"}\n'):
+            clicks.append(rows)
+        assert {(each["user_id"], each["page"]) for each in clicks.read().to_pylist()} == {(7, "/7")}
+        assert clicks.read().num_rows == 4
+
+    def test_every_type_comes_back_as_it_went_in(self, log: Log) -> None:
+        topic = Topic(log, log.create(TopicSpec("all", schema_of(EVERY_TYPE), partitions=1)))
+        topic.append([EVERY_VALUE, {}])
+        first, second = topic.read().select(list(EVERY_TYPE)).to_pylist()
+        assert first == {**EVERY_VALUE, "m": [("a", 1), ("b", None)]}
+        assert set(second.values()) == {None}
+
+    def test_a_partition_may_be_given(self, clicks: Topic) -> None:
+        clicks.append([click(n) for n in range(10)], partition=3)
+        assert set(clicks.read()["_partition"].to_pylist()) == {3}
+
+    # --- from a time, following ---
+
+    def test_reading_from_a_time_begins_with_the_first_record_appended_then(self, log: Log, clicks: Topic) -> None:
+        clicks.append([click(1)])
+        later = clicks.read()["_appended_at"].to_pylist()[0] + timedelta(microseconds=1)
+        assert clicks.read(start=later).num_rows == 0
+        assert clicks.read(start=later - timedelta(seconds=1)).num_rows == 1
+
+    def test_following_gives_what_is_there_and_what_comes_each_with_its_position(self, clicks: Topic) -> None:
+        clicks.append([click(1)])
+        following = clicks.follow(timeout_s=5)
+        _, first = next(following)
+        clicks.append([click(2)])
+        batch, second = next(following)
+        assert batch.column("user_id").to_pylist() == [2]
+        assert second.covers(first)
+        assert list(clicks.follow(start=second, timeout_s=0.01)) == []
+
+    # --- schemas that evolve ---
+
+    def test_a_column_is_added_and_old_records_have_null_there(self, log: Log, clicks: Topic) -> None:
+        clicks.append([click(1)])
+        clicks.alter(schema=CLICKS.schema.append(pa.field("country", pa.string())))
+        clicks.append([{**click(1), "country": "de"}])
+        assert clicks.read()["country"].to_pylist() == [None, "de"]
+        assert log.topic("clicks").schema.names == ["user_id", "page", "country"]
+
+    def test_a_type_is_widened(self, log: Log) -> None:
+        topic = Topic(log, log.create(TopicSpec("t", schema_of({"a": "int16", "b": "float32"}), partitions=1)))
+        topic.append([{"a": 1, "b": 0.5}])
+        topic.alter(schema=schema_of({"a": "int64", "b": "float64"}))
+        topic.append([{"a": 2**40, "b": 0.1}])
+        assert topic.read()["a"].to_pylist() == [1, 2**40]
+        assert topic.read()["b"].to_pylist() == [0.5, 0.1]
+
+    def test_a_declaration_with_more_columns_evolves_the_topic(self, log: Log) -> None:
+        log.create(CLICKS)
+        wider = CLICKS.with_schema(CLICKS.schema.append(pa.field("country", pa.string())))
+        assert log.create(wider).schema.names == ["user_id", "page", "country"]
+
+    @pytest.mark.parametrize(
+        ("columns", "told"),
+        [
+            ({"user_id": "int64"}, "column 'page': a column cannot be removed"),
+            ({"user_id": "int32", "page": "string"}, "column 'user_id': int64 cannot become int32"),
+            ({"user_id": "int64", "page": "int64"}, "column 'page': string cannot become int64"),
+        ],
+    )
+    def test_any_other_change_is_refused_with_the_columns_name(
+        self, log: Log, clicks: Topic, columns: dict[str, str], told: str
+    ) -> None:
+        with pytest.raises(SchemaRefused, match=told):
+            log.alter("clicks", schema=schema_of(columns))
+
+    # --- versions ---
+
+    def test_a_conditional_append_needs_the_version_it_expects(self, log: Log) -> None:
+        topic = Topic(log, log.create(TopicSpec("v", CLICKS.schema, key=("user_id",), versioned=True)))
+        topic.append([click(1)], expect={(1,): 0})
+        topic.append([click(1), click(1), click(2)], expect={(1,): 1, (2,): 0})
+        assert log.versions("v", [(1,), (2,), (3,)]) == [3, 1, 0]
+        with pytest.raises(VersionConflict, match=r"key \(1,\) is at version 3, not 1; nothing was appended"):
+            topic.append([click(1)], expect={(1,): 1})
+        assert topic.read().num_rows == 4
+
+    def test_versions_are_kept_only_where_asked_for(self, clicks: Topic) -> None:
+        with pytest.raises(UsageError, match="keeps no versions"):
+            clicks.append([click(1)], expect={(1,): 0})
+
+    # --- bounds ---
+
+    def bounded(self, log: Log, when_full: Any) -> Topic:
+        settings = Settings(most_rows=10, when_full=when_full)
+        return Topic(log, log.create(TopicSpec("b", CLICKS.schema, partitions=1, settings=settings)))
+
+    def test_a_ring_keeps_the_newest_and_counts_what_it_dropped(self, log: Log) -> None:
+        topic = self.bounded(log, "drop_oldest")
+        for n in range(0, 24, 4):
+            topic.append([click(n + m) for m in range(4)])
+        assert topic.read()["user_id"].to_pylist() == list(range(14, 24))
+        assert log.extents("b")[0].dropped == 14
+        with pytest.raises(Missed, match="offsets 3 to 13 are gone, 14 is the first"):
+            list(log.scan("b", 0, 3, 24))
+
+    def test_a_full_topic_may_refuse_the_newest_and_count_them(self, log: Log) -> None:
+        topic = self.bounded(log, "drop_newest")
+        topic.append([click(n) for n in range(8)])
+        refused = topic.append_parts([click(n) for n in range(8, 12)])
+        assert refused.dropped == 4
+        assert topic.append_parts([click(12), click(13)]).dropped == 0
+        assert topic.read()["user_id"].to_pylist() == [*range(8), 12, 13]
+        assert log.extents("b")[0].dropped == 4
+
+    def test_a_topic_that_blocks_says_so_when_there_is_no_room_in_time(self, log: Log) -> None:
+        topic = self.bounded(log, "block")
+        topic.append([click(n) for n in range(10)])
+        with pytest.raises(Full, match="'b' has held its 10 records"):
+            log.append(topic.parts([click(1)]), timeout_s=0.02)
+        assert topic.read().num_rows == 10
+
+    # --- upserts, deletion ---
+
+    def test_an_upsert_table_takes_rows_and_tombstones(self, log: Log) -> None:
+        spec = TopicSpec("u", USERS.schema, key=("user_id",), kind="table", upsert=True, partitions=1)
+        topic = Topic(log, log.create(spec))
+        topic.upsert([{"user_id": 1, "name": "Ann"}])
+        topic.delete([{"user_id": 1}])
+        rows = [(row["user_id"], row["name"], row["_deleted"]) for row in topic.read().to_pylist()]
+        assert rows == [(1, "Ann", False), (1, None, True)]
+
+    def test_a_weighted_table_or_a_stream_takes_no_upsert(self, log: Log, clicks: Topic) -> None:
+        users = Topic(log, log.create(USERS))
+        for topic in (clicks, users):
+            with pytest.raises(UsageError, match="was not made with upsert=True"):
+                topic.upsert([{"user_id": 1}])
+
+    def test_a_deleted_topic_is_gone_and_its_name_is_free(self, log: Log, clicks: Topic) -> None:
+        clicks.append([click(1)])
+        log.delete("clicks")
+        with pytest.raises(TopicNotFound):
+            log.topic("clicks")
+        again = Topic(log, log.create(CLICKS))
+        assert again.read().num_rows == 0
+
+
+EVERY_TYPE = {
+    "bool": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8", "u16": "uint16",
+    "u32": "uint32", "u64": "uint64", "f32": "float32", "f64": "float64", "s": "string", "raw": "binary", "day": "date",
+    "at": "timestamp", "money": "decimal(18,4)", "l": "list<int64>", "st": "struct<a: int64, b: list<string>>",
+    "m": "map<string, int64>",
+}  # fmt: skip
+EVERY_VALUE: dict[str, Any] = {
+    "bool": True, "i8": -128, "i16": -(2**15), "i32": -(2**31), "i64": -(2**63), "u8": 255, "u16": 2**16 - 1,
+    "u32": 2**32 - 1, "u64": 2**64 - 1, "f32": 0.5, "f64": 0.1, "s": "ä\0b", "raw": b"\x00\xff",
+    "day": date(1969, 7, 20), "at": datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), "l": [1, None, 3],
+    "money": Decimal("123456789.0001"), "st": {"a": 1, "b": ["x", None]}, "m": {"a": 1, "b": None},
+}  # fmt: skip

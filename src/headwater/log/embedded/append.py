@@ -3,100 +3,125 @@
     1  Large chunks are durable files already (`Disk.write`); nothing lists them yet.
     2  A newer epoch of the producer refuses the append.
     3  A sequence that was appended before returns the first answer, if it also covers the same inputs.
-    4  Progress goes on exactly where the producer's last append ended.
+    4  Progress goes on exactly where the producer's last append ended; versions are the expected ones; there is room.
     5  Offsets are taken; the append and its chunks are listed.
     6  The transaction commits at synchronous=FULL. Only then is the append acknowledged.
 
-A crash before 6 leaves nothing but files that no row lists; after 6, everything.
+A crash before 6 leaves nothing but files that no row lists; after 6, everything. Whatever is refused is refused before
+the first change.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import apsw
 
-from headwater.errors import Fenced, ProgressBroken, UsageError
+from headwater.errors import Fenced, ProgressBroken, UsageError, VersionConflict
+from headwater.log.embedded.bound import make_room
+from headwater.log.embedded.rows import KnownTopic
+from headwater.log.embedded.transaction import Transaction
 from headwater.log.position import AppendNumber, Position
-from headwater.log.protocol import Appended, Part, Producer, Progress
+from headwater.log.protocol import Appended, Expected, Part, Producer, Progress
+from headwater.log.versions import key_bytes
 
 
-def append_in(
-    catalog: apsw.Connection,
-    parts: Sequence[Part],
-    ids: Mapping[str, int],
-    *,
-    now: int,
-    producer: Producer | None,
-    sequence: int | None,
-    progress: Progress | None,
-) -> Appended:
-    if (producer is None) != (sequence is None):
-        raise UsageError(what="a producer and a sequence go together", do="Give both or neither")
-    if producer is not None and sequence is not None:
-        repeated = _admit(catalog, producer, sequence, progress)
+@dataclass(frozen=True)
+class Append:
+    parts: Sequence[Part]
+    topics: Mapping[str, KnownTopic]
+    producer: Producer | None = None
+    sequence: int | None = None
+    progress: Progress | None = None
+    expect: Expected | None = None
+
+    def __post_init__(self) -> None:
+        if (self.producer is None) != (self.sequence is None):
+            raise UsageError(what="a producer and a sequence go together", do="Give both or neither")
+
+
+def append_in(catalog: apsw.Connection, wanted: Append, *, now: int) -> Appended:
+    """An append as part of a transaction that does other things too."""
+    transaction = Transaction(catalog)
+    appended = append_to(transaction, wanted, now=now)
+    transaction.flush()
+    return appended
+
+
+def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended:
+    """Steps 2 to 5. What it raises it raises before anything is gathered."""
+    producer = wanted.producer
+    if producer is not None:
+        repeated = _admit(transaction.catalog, wanted)
         if repeated is not None:
             return repeated
+    if wanted.expect:
+        _check_versions(transaction.catalog, wanted)
+    parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
 
+    number, at = transaction.next_append(now)
     ends: dict[str, dict[int, int]] = {}
-    number, last_at = catalog.execute("SELECT coalesce(max(number), 0), max(appended_at) FROM appends").fetchone() or (
-        0,
-        0,
-    )
-    number += 1
     for part in parts:
-        if part.rows == 0:
-            continue
-        topic = ids[part.topic]
-        row = catalog.execute(
-            'INSERT INTO ends(topic, partition, "end") VALUES (?, ?, ?)'
-            ' ON CONFLICT(topic, partition) DO UPDATE SET "end" = "end" + excluded."end" RETURNING "end"',
-            (topic, part.partition, part.rows),
-        ).fetchone()
-        assert row is not None
-        end = row[0]
-        catalog.execute(
-            'INSERT INTO chunks(topic, partition, start, "end", append, crc, size, file, data)'
-            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (topic, part.partition, end - part.rows, end, number, part.crc, part.size, part.file, part.data),
-        )
-        ends.setdefault(part.topic, {})[part.partition] = end
+        if part.rows:
+            topic = wanted.topics[part.topic]
+            ends.setdefault(part.topic, {})[part.partition] = transaction.add_chunk(topic, part, number, at)
+            if part.keys:
+                _count_versions(transaction.catalog, topic, part)
     position = Position.of(ends)
-    catalog.execute(
-        "INSERT INTO appends(number, appended_at, position, producer, epoch, sequence, progress_start, progress_end)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            max(now, last_at or 0),  # never goes back, whatever the machine's clock does
-            str(position),
-            producer.name if producer else None,
-            producer.epoch if producer else None,
-            sequence,
-            str(progress.start) if progress else None,
-            str(progress.end) if progress else None,
-        ),
+    if producer is None:
+        transaction.add_append((number, at, None, None, None, None, None, None))
+        return Appended(AppendNumber(number), position, dropped=dropped)
+    progress = (str(wanted.progress.start), str(wanted.progress.end)) if wanted.progress else (None, None)
+    transaction.add_append((number, at, str(position), producer.name, producer.epoch, wanted.sequence, *progress))
+    transaction.catalog.execute(
+        "INSERT INTO producers(name, epoch, last_append) VALUES (?, ?, ?)"
+        " ON CONFLICT(name) DO UPDATE SET epoch = excluded.epoch, last_append = excluded.last_append",
+        (producer.name, producer.epoch, number),
     )
-    if producer is not None:
-        catalog.execute(
-            "INSERT INTO producers(name, epoch, last_append) VALUES (?, ?, ?)"
-            " ON CONFLICT(name) DO UPDATE SET epoch = excluded.epoch, last_append = excluded.last_append",
-            (producer.name, producer.epoch, number),
-        )
-    return Appended(AppendNumber(number), position)
+    return Appended(AppendNumber(number), position, dropped=dropped)
 
 
-def _admit(catalog: apsw.Connection, producer: Producer, sequence: int, progress: Progress | None) -> Appended | None:
+def _count_versions(catalog: apsw.Connection, topic: KnownTopic, part: Part) -> None:
+    catalog.executemany(
+        "INSERT INTO versions(topic, key, version) VALUES (?, ?, ?)"
+        " ON CONFLICT(topic, key) DO UPDATE SET version = version + excluded.version",
+        [(topic.id, key, count) for key, count in Counter(part.keys).items()],
+    )
+
+
+def _check_versions(catalog: apsw.Connection, wanted: Append) -> None:
+    assert wanted.expect is not None
+    for name, keys in wanted.expect.items():
+        topic = wanted.topics[name]
+        if not topic.spec.versioned:
+            raise UsageError(what=f"topic {name!r} keeps no versions", do="Make it with versioned=True")
+        for key, expected in keys.items():
+            row: Any = catalog.execute(
+                "SELECT version FROM versions WHERE topic = ? AND key = ?", (topic.id, key_bytes(key))
+            ).fetchone()
+            found = row[0] if row else 0
+            if found != expected:
+                raise VersionConflict(topic=name, key=repr(key), expected=expected, found=found)
+
+
+def _admit(catalog: apsw.Connection, wanted: Append) -> Appended | None:
     """Steps 2 to 4: raise, or return the answer of an earlier append, or None for one that is new."""
+    producer, sequence, progress = wanted.producer, wanted.sequence, wanted.progress
+    assert producer is not None
+    assert sequence is not None
 
     def broken(why: str) -> ProgressBroken:
         return ProgressBroken(producer=producer.name, sequence=sequence, why=why)
 
-    known = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
+    known: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
     if known is not None and known[0] > producer.epoch:
         raise Fenced(producer=producer.name, epoch=producer.epoch, current=known[0])
 
     columns = "number, position, sequence, progress_start, progress_end FROM appends"
-    first = catalog.execute(
+    first: Any = catalog.execute(
         f"SELECT {columns} WHERE producer = ? AND sequence = ?", (producer.name, sequence)
     ).fetchone()
     if first is not None:
@@ -106,7 +131,7 @@ def _admit(catalog: apsw.Connection, producer: Producer, sequence: int, progress
             )
         return Appended(AppendNumber(first[0]), Position.parse(first[1]), repeated=True)
 
-    last = catalog.execute(
+    last: Any = catalog.execute(
         f"SELECT {columns} JOIN producers ON number = last_append WHERE name = ?", (producer.name,)
     ).fetchone()
     if last is not None and last[2] is not None and sequence < last[2]:

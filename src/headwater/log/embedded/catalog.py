@@ -4,80 +4,148 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 import apsw
+import apsw.sqlite_extra
 
 from headwater.errors import Busy, Corrupt, NewerFormat, StorageFailed
+from headwater.log.embedded.lock import UsersLock, WriterLock
+from headwater.log.embedded.wal import broken_frame
 
 FORMAT = 1
-BUSY_S = 10.0
+PATIENCE_S = 10.0
+"""How long a writer waits for others before it answers `Busy`."""
+CHECKPOINT_PAGES = 1_000
+"""The WAL is moved into the main file every 4 MB, then written over: a file that does not grow syncs faster."""
+CHECKSUM_BYTES = 8
+"""Kept free at the end of each page for the checksum VFS."""
 
 TABLES = f"""
 CREATE TABLE topics(
-  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, schema BLOB NOT NULL, key TEXT NOT NULL, time TEXT,
-  kind TEXT NOT NULL, partitions INTEGER NOT NULL) STRICT;
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT NOT NULL, time TEXT, kind TEXT NOT NULL,
+  partitions INTEGER NOT NULL, settings TEXT NOT NULL) STRICT;
+CREATE TABLE schemas(
+  topic INTEGER NOT NULL, version INTEGER NOT NULL, schema BLOB NOT NULL, PRIMARY KEY(topic, version)
+  ) STRICT, WITHOUT ROWID;
 CREATE TABLE ends(
-  topic INTEGER NOT NULL, partition INTEGER NOT NULL, "end" INTEGER NOT NULL, PRIMARY KEY(topic, partition)
+  topic INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+  horizon INTEGER NOT NULL, max_time INTEGER, dropped INTEGER NOT NULL, PRIMARY KEY(topic, partition)
   ) STRICT, WITHOUT ROWID;
 CREATE TABLE producers(name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, last_append INTEGER) STRICT, WITHOUT ROWID;
 CREATE TABLE appends(
-  number INTEGER PRIMARY KEY, appended_at INTEGER NOT NULL, position TEXT NOT NULL,
+  number INTEGER PRIMARY KEY, appended_at INTEGER NOT NULL, position TEXT,
   producer TEXT, epoch INTEGER, sequence INTEGER, progress_start TEXT, progress_end TEXT) STRICT;
 CREATE UNIQUE INDEX appends_by_producer ON appends(producer, sequence) WHERE producer IS NOT NULL;
 CREATE TABLE chunks(
-  topic INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
-  append INTEGER NOT NULL, crc INTEGER NOT NULL, size INTEGER NOT NULL, file TEXT, data BLOB) STRICT;
+  id INTEGER PRIMARY KEY, topic INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
+  "end" INTEGER NOT NULL, rows INTEGER NOT NULL, append INTEGER NOT NULL, last_append INTEGER NOT NULL,
+  schema INTEGER NOT NULL, crc INTEGER NOT NULL, size INTEGER NOT NULL, appended_at INTEGER NOT NULL,
+  time_before INTEGER, file TEXT, data BLOB, bounds BLOB) STRICT;
 CREATE UNIQUE INDEX chunks_by_offset ON chunks(topic, partition, "end");
-CREATE INDEX chunks_by_append ON chunks(topic, partition, append, "end");
+CREATE INDEX chunks_by_append ON chunks(topic, append, partition);
+CREATE TABLE garbage(file TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE versions(
+  topic INTEGER NOT NULL, key BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY(topic, key)) STRICT, WITHOUT ROWID;
+CREATE TABLE pins(
+  name TEXT NOT NULL, topic INTEGER NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
+  PRIMARY KEY(name, topic, partition)) STRICT, WITHOUT ROWID;
+CREATE TABLE groups(
+  name TEXT NOT NULL, topic INTEGER NOT NULL, generation INTEGER NOT NULL, PRIMARY KEY(name, topic)
+  ) STRICT, WITHOUT ROWID;
+CREATE TABLE members(
+  "group" TEXT NOT NULL, topic INTEGER NOT NULL, member TEXT NOT NULL, alive_until INTEGER NOT NULL,
+  PRIMARY KEY("group", topic, member)) STRICT, WITHOUT ROWID;
+CREATE TABLE committed(
+  "group" TEXT NOT NULL, topic INTEGER NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
+  PRIMARY KEY("group", topic, partition)) STRICT, WITHOUT ROWID;
+CREATE TABLE queues(
+  name TEXT PRIMARY KEY, topic INTEGER NOT NULL, lease INTEGER NOT NULL, attempts INTEGER NOT NULL, dead TEXT NOT NULL
+  ) STRICT, WITHOUT ROWID;
+CREATE TABLE cursors(
+  queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, PRIMARY KEY(queue, partition)
+  ) STRICT, WITHOUT ROWID;
+CREATE TABLE deliveries(
+  queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, receipt TEXT NOT NULL,
+  until INTEGER NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY(queue, partition, "offset")) STRICT, WITHOUT ROWID;
 PRAGMA user_version = {FORMAT};
 """
 
 
-class Catalog:
-    """One write connection a process, one read connection a thread. Readers never wait for writers."""
+@cache
+def _checksum_vfs() -> str:
+    """Each page of the catalog has a checksum, verified when it is read: SQLite's own extension, once a process."""
+    with apsw.Connection(":memory:") as connection:
+        apsw.sqlite_extra.load(connection, "cksumvfs")
+    return "cksmvfs"
 
-    def __init__(self, path: Path) -> None:
+
+class Catalog:
+    """One write connection a process, one read connection a thread. Readers never wait for writers.
+
+    `write` is for one thread at a time: it is the committer's to see to that.
+    """
+
+    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
         self.path = path
-        self._write_lock = threading.Lock()
         self._local = threading.local()
         self._poisoned: StorageFailed | None = None
-        with self._translated("opening"):
-            self._writer = self._connect()
-            self._writer.pragma("journal_mode", "wal")
-            with self._writer_transaction() as connection:
-                found = int(connection.pragma("user_version"))
-                if found == 0:
-                    connection.execute(TABLES)
-                elif found != FORMAT:
-                    raise NewerFormat(path=str(path), found=found, known=FORMAT)
+        with ExitStack() as opened:  # closed again if anything is refused
+            self._lock = WriterLock(path.with_name("writer.lock"), patience_s=patience_s)
+            opened.callback(self._lock.close)
+            self._users = UsersLock(path.with_name("users.lock"))
+            opened.callback(self._users.close)
+            if self._users.first and (frame := broken_frame(path.with_name(f"{path.name}-wal"))) is not None:
+                raise Corrupt(what=f"frame {frame} of the catalog's WAL, with appends after it,", file=f"{path}-wal")
+            self._users.share(patience_s=patience_s)
+            with self._translated("opening"):
+                self._writer = self._connect()
+                opened.callback(self._writer.close)
+                with self._locked():
+                    self._prepare()
+            opened.pop_all()
+
+    def _prepare(self) -> None:
+        if not self.path.stat().st_size:
+            self._writer.reserve_bytes("main", CHECKSUM_BYTES)
+            self.path.chmod(0o600)
+        self._writer.pragma("journal_mode", "wal")
+        self._writer.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
+        self._writer.execute("BEGIN IMMEDIATE")
+        found = int(self._writer.pragma("user_version"))
+        if found == 0:
+            self._writer.execute(TABLES)
+        self._writer.execute("COMMIT")
+        if found not in (0, FORMAT):
+            raise NewerFormat(path=str(self.path), found=found, known=FORMAT)
 
     def _connect(self) -> apsw.Connection:
-        connection = apsw.Connection(str(self.path))
-        connection.set_busy_timeout(int(BUSY_S * 1000))
+        connection = apsw.Connection(str(self.path), vfs=_checksum_vfs())
+        connection.set_busy_timeout(int(PATIENCE_S * 1000))
         connection.pragma("synchronous", "FULL")
+        connection.pragma("secure_delete", "ON")  # what is deleted is overwritten: forgetting depends on it
         return connection
 
     @property
-    def reader(self) -> apsw.Connection:
-        """This thread's own connection. Errors of statements on it are translated by `read`."""
+    def _reader(self) -> apsw.Connection:
         connection: apsw.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
-            with self._translated("opening"):
-                connection = self._local.connection = self._connect()
+            connection = self._local.connection = self._connect()
         return connection
 
     @contextmanager
     def read(self) -> Iterator[apsw.Connection]:
         """One consistent state of the catalog for all statements inside."""
-        connection = self.reader
         with self._translated("reading"):
+            connection = self._reader
             connection.execute("BEGIN")
             try:
                 yield connection
             finally:
-                connection.execute("COMMIT")
+                if connection.in_transaction:  # a damaged page has ended it already
+                    connection.execute("COMMIT")
 
     @contextmanager
     def write(self) -> Iterator[apsw.Connection]:
@@ -85,48 +153,61 @@ class Catalog:
 
         After a failed write the writer is poisoned: what reached the disk is unknown until the log is opened again.
         """
-        with self._write_lock:
-            if self._poisoned:
-                raise StorageFailed(
-                    act="writing", file=str(self.path), why=f"an earlier write failed: {self._poisoned.why}"
-                )
-            try:
-                with self._translated("writing"), self._writer_transaction() as connection:
-                    yield connection
-            except StorageFailed as error:
-                self._poisoned = error
-                raise
+        if self._poisoned:
+            why = f"an earlier write failed ({self._poisoned.why})"
+            raise StorageFailed(act="writing", file=str(self.path), why=why)
+        try:
+            with self._translated("writing"), self._locked():
+                self._writer.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._writer
+                    self._writer.execute("COMMIT")
+                except BaseException:
+                    if self._writer.in_transaction:
+                        self._writer.execute("ROLLBACK")
+                    raise
+        except StorageFailed as error:
+            self._poisoned = error
+            raise
 
     @contextmanager
-    def _writer_transaction(self) -> Iterator[apsw.Connection]:
-        self._writer.execute("BEGIN IMMEDIATE")
+    def _locked(self) -> Iterator[None]:
+        self._lock.acquire()
         try:
-            yield self._writer
-            self._writer.execute("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                self._writer.execute("ROLLBACK")
-            raise
+            yield
+        finally:
+            self._lock.release()
 
     @contextmanager
     def _translated(self, act: str) -> Iterator[None]:
         try:
             yield
         except (apsw.BusyError, apsw.LockedError) as error:
-            raise Busy(path=str(self.path), waited_s=BUSY_S) from error
-        except (apsw.CorruptError, apsw.NotADBError) as error:
+            raise Busy(path=str(self.path), waited_s=PATIENCE_S, holder=None) from error
+        except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError) as error:
             raise Corrupt(what="the catalog", file=str(self.path)) from error
-        except (apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        except apsw.IOError as error:
+            if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_DATA:
+                raise Corrupt(what="a page of the catalog", file=str(self.path)) from error
+            raise StorageFailed(act=act, file=str(self.path), why=str(error)) from error
+        except (apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
             raise StorageFailed(act=act, file=str(self.path), why=str(error)) from error
 
     def version(self) -> int:
-        """Changes whenever any process has committed; costs microseconds."""
-        return int(self.reader.pragma("data_version"))
+        """Changes whenever any connection but this thread's has committed; costs microseconds."""
+        with self._translated("reading"):
+            return int(self._reader.pragma("data_version"))
+
+    def truncate_wal(self) -> None:
+        """Move everything into the main file and leave no byte in the WAL. For forgetting and for backups."""
+        with self._translated("writing"), self._locked():
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        with self._write_lock:
-            self._writer.close()
+        self._writer.close()
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
             del self._local.connection
+        self._lock.close()
+        self._users.close()

@@ -1,94 +1,153 @@
-"""The embedded log: the protocol of `headwater.log.protocol` over a catalog and a folder of chunks."""
+"""The embedded log: the protocol of `headwater.log.protocol` over a catalog and a folder of chunks.
+
+Each act is in a file of its own; here they are put together.
+"""
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import apsw
-import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
 
 from headwater.clock import Clock, system_clock
-from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, TopicMismatch, TopicNotFound
-from headwater.log.embedded import chunks
-from headwater.log.embedded.append import append_in
-from headwater.log.embedded.catalog import Catalog
+from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, Full, TopicNotFound
+from headwater.log.embedded import chunks, topics
+from headwater.log.embedded.append import Append
+from headwater.log.embedded.bound import NoRoom
+from headwater.log.embedded.catalog import PATIENCE_S, Catalog
+from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
+from headwater.log.embedded.read import Scan, ends_at, offsets_from
+from headwater.log.embedded.rowgroup import Handed
+from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
+from headwater.log.embedded.upkeep import Keeper
 from headwater.log.position import AppendNumber, Epoch, Position
-from headwater.log.protocol import Appended, Covered, Part, Producer, Progress, Snapshot, TopicSpec
-from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP
+from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Producer, Progress, Snapshot
+from headwater.log.spec import Settings, TopicSpec
+from headwater.log.topic import Topic
+from headwater.log.versions import key_bytes
+from headwater.records import RECORD_BYTES, refuse_large
 
 POLL_S = 0.005
 
 
 class EmbeddedLog:
-    def __init__(self, root: Path, *, clock: Clock = system_clock, disk: Disk | None = None) -> None:
+    def __init__(
+        self, root: Path, *, clock: Clock = system_clock, disk: Disk | None = None, patience_s: float = PATIENCE_S
+    ) -> None:
         self.root = root.absolute()
-        self._clock = clock
-        self._disk = disk or Disk()
+        self.clock = clock
+        self.disk = disk or Disk(self.root)
         try:
             self.root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise BadLogUrl(url=f"file:{root}", why=error.strerror or str(error)) from error
-        self._catalog = Catalog(self.root / "catalog.db")
-        self._known: dict[str, tuple[int, TopicSpec]] = {}
+        self.catalog = Catalog(self.root / "catalog.db", patience_s=patience_s)
+        self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
+        self._known: dict[str, KnownTopic] = {}
 
     @property
     def url(self) -> str:
         return f"file:{self.root}"
 
+    @property
+    def upkeep(self) -> Keeper:
+        return Keeper(self)
+
+    def forget_mapped(self) -> None:
+        """Let go of chunk files that this process has mapped."""
+        chunks.forget_mapped()
+
+    def close(self) -> None:
+        self.catalog.close()
+
     # --- topics ---
 
     def create(self, spec: TopicSpec) -> TopicSpec:
-        with self._catalog.write() as catalog:
-            row = catalog.execute(_TOPIC + " WHERE name = ?", (spec.name,)).fetchone()
-            if row is None:
-                schema = spec.schema.serialize().to_pybytes()
-                catalog.execute(
-                    "INSERT INTO topics(name, schema, key, time, kind, partitions) VALUES (?, ?, ?, ?, ?, ?)",
-                    (spec.name, schema, json.dumps(spec.key), spec.time, spec.kind, spec.partitions),
-                )
-                return spec
-        found = _spec(row)[1]
-        for part in ("schema", "key", "time", "kind", "partitions"):
-            if getattr(found, part) != getattr(spec, part):
-                told = f"{part}: it has {_told(getattr(found, part))}, declared is {_told(getattr(spec, part))}"
-                raise TopicMismatch(topic=spec.name, difference=told)
-        return found
+        return self._changed(spec.name, self.committer.run(lambda catalog: topics.create_in(catalog, spec)))
+
+    def alter(self, name: str, *, schema: pa.Schema | None = None, settings: Settings | None = None) -> TopicSpec:
+        altered = self.committer.run(lambda catalog: topics.alter_in(catalog, name, schema=schema, settings=settings))
+        return self._changed(name, altered)
+
+    def delete(self, name: str) -> None:
+        self.committer.run(lambda catalog: topics.delete_in(catalog, name, now=self.clock()))
+        self._known.pop(name, None)
+
+    def _changed(self, name: str, spec: TopicSpec) -> TopicSpec:
+        self._known.pop(name, None)
+        return spec
 
     def topic(self, name: str) -> TopicSpec:
-        return self._topic(name)[1]
+        """As it is now, also if another process has altered it."""
+        with self.catalog.read() as catalog:
+            known = topics.find(catalog, name)
+        self._known[name] = known
+        return known.spec
 
     def topics(self) -> list[TopicSpec]:
-        with self._catalog.read() as catalog:
-            return [_spec(row)[1] for row in catalog.execute(_TOPIC + " ORDER BY name")]
+        with self.catalog.read() as catalog:
+            return [known.spec for known in load_topics(catalog)]
 
-    def _topic(self, name: str) -> tuple[int, TopicSpec]:
+    def known(self, name: str) -> KnownTopic:
+        """As this process last saw it: enough for what names the schema's version and is checked again when written."""
         if name not in self._known:
-            with self._catalog.read() as catalog:
-                row = catalog.execute(_TOPIC + " WHERE name = ?", (name,)).fetchone()
-            if row is None:
-                raise TopicNotFound(topic=name, known=[spec.name for spec in self.topics()])
-            self._known[name] = _spec(row)
+            self.topic(name)
         return self._known[name]
+
+    def extents(self, name: str) -> Mapping[int, Extent]:
+        extents: Mapping[int, Extent] = self._of_topic(name, extents_of)
+        return extents
+
+    def _of_topic(self, name: str, ask: Callable[..., Any], *given: Any) -> Any:
+        """Ask the catalog about a topic; once more with fresh knowledge if it was made anew meanwhile."""
+        for attempt in (1, 2):
+            known = self.known(name)
+            try:
+                with self.catalog.read() as catalog:
+                    return ask(catalog, known, *given)
+            except TopicNotFound:
+                self._known.pop(name, None)
+                if attempt == 2:
+                    raise
+        raise AssertionError("unreachable")
 
     # --- append ---
 
     def stage(self, topic: str, partition: int, records: pa.RecordBatch, *, producer: Producer | None = None) -> Part:
-        spec = self.topic(topic)
+        known = self.known(topic)
+        spec = known.spec
         if not 0 <= partition < spec.partitions:
             raise BadPartition(topic=topic, partition=partition, partitions=spec.partitions)
         if producer is not None:
             self.check(producer)
-        return chunks.encode(
-            records, topic=topic, partition=partition, root=self.root, disk=self._disk, producer=producer
-        )
+        return self._encode(known, partition, records, producer=producer)
+
+    def _encode(
+        self, known: KnownTopic, partition: int, records: pa.RecordBatch, *, producer: Producer | None = None
+    ) -> Part:
+        spec, topic = known.spec, known.spec.name
+        rows, file, data = records.num_rows, None, None
+        if rows <= chunks.INLINE_ROWS and len(message := chunks.to_message(records)) <= chunks.INLINE_BYTES:
+            data = message
+            crc, size = chunks.crc(data), len(data)
+        else:
+            if records.nbytes > RECORD_BYTES:
+                refuse_large(records, topic=topic)
+            content = chunks.to_file(records)
+            crc, size = chunks.crc(content), content.size
+            who = f"{producer.name}-{producer.epoch}" if producer else "direct-0"
+            file = chunks.new_name(topic, partition, who, "arrow")
+            self.disk.write(file, content)
+        keys: tuple[bytes, ...] = ()
+        if spec.versioned:
+            columns = [records.column(name).to_pylist() for name in spec.key]
+            keys = tuple(key_bytes(key) for key in zip(*columns, strict=True))
+        latest = chunks.max_time(records, spec.time)
+        return Part(topic, partition, rows, known.version, crc, size, max_time=latest, file=file, data=data, keys=keys)
 
     def append(
         self,
@@ -97,42 +156,77 @@ class EmbeddedLog:
         producer: Producer | None = None,
         sequence: int | None = None,
         progress: Progress | None = None,
+        expect: Expected | None = None,
+        timeout_s: float = 30.0,
     ) -> Appended:
         for part in parts:
-            if part.file is not None and not os.path.exists(self.root / part.file):
+            if part.file is not None and not self.disk.exists(part.file):
                 raise Corrupt(what="the staged chunk (its file is missing)", file=part.file)
-        ids = {part.topic: self._topic(part.topic)[0] for part in parts}
-        with self._catalog.write() as catalog:
-            return append_in(
-                catalog, parts, ids, now=self._clock(), producer=producer, sequence=sequence, progress=progress
-            )
+        known = {name: self.known(name) for name in dict.fromkeys([*(part.topic for part in parts), *(expect or ())])}
+        wanted = Append(parts, known, producer, sequence, progress, expect)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.committer.append(wanted, now=self.clock())
+            except NoRoom as full:
+                if time.monotonic() >= deadline:
+                    raise Full(topic=full.topic, most_rows=full.most_rows, waited_s=timeout_s) from None
+                time.sleep(POLL_S)
+
+    def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
+        known = self.known(topic)
+        if known.spec.versioned or known.spec.settings.most_rows is not None:
+            return self.append(Topic(self, known.spec).parts(rows))
+        return self.committer.append_rows(Handed(known, rows, turn))
 
     def begin(self, producer: str) -> Producer:
-        with self._catalog.write() as catalog:
-            row = catalog.execute(
-                "INSERT INTO producers(name, epoch) VALUES (?, 1)"
-                " ON CONFLICT(name) DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
-                (producer,),
-            ).fetchone()
-        assert row is not None
-        return Producer(producer, Epoch(row[0]))
+        statement = (
+            "INSERT INTO producers(name, epoch) VALUES (?, 1)"
+            " ON CONFLICT(name) DO UPDATE SET epoch = epoch + 1 RETURNING epoch"
+        )
+        epoch: Any = self.committer.run(lambda catalog: catalog.execute(statement, (producer,)).get)
+        return Producer(producer, Epoch(epoch))
 
     def check(self, producer: Producer) -> None:
-        with self._catalog.read() as catalog:
-            row = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
+        with self.catalog.read() as catalog:
+            row: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
         if row is not None and row[0] > producer.epoch:
             raise Fenced(producer=producer.name, epoch=producer.epoch, current=row[0])
 
     def covered(self, producer: str, *, at: AppendNumber | None = None) -> Covered | None:
-        with self._catalog.read() as catalog:
-            row = catalog.execute(
+        with self.catalog.read() as catalog:
+            row: Any = catalog.execute(
                 "SELECT number, sequence, progress_start, progress_end FROM appends"
                 " WHERE producer = ? AND progress_end IS NOT NULL AND number <= ? ORDER BY sequence DESC LIMIT 1",
-                (producer, _newest(catalog) if at is None else at),
+                (producer, newest_append(catalog) if at is None else at),
             ).fetchone()
         if row is None:
             return None
         return Covered(row[0], row[1], Progress(Position.parse(row[2]), Position.parse(row[3])))
+
+    def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]:
+        known = self.known(topic)
+        query = "SELECT version FROM versions WHERE topic = ? AND key = ?"
+        with self.catalog.read() as catalog:
+            return [int(catalog.execute(query, (known.id, key_bytes(key))).get or 0) for key in keys]
+
+    # --- pins ---
+
+    def pin(self, name: str, position: Position, *, topics: Sequence[str]) -> None:
+        rows = [
+            (name, known.id, partition, position.offset(known.spec.name, partition))
+            for known in (self.known(topic) for topic in dict.fromkeys(topics))
+            for partition in range(known.spec.partitions)
+        ]
+
+        def replace(catalog: Any) -> None:
+            catalog.execute("DELETE FROM pins WHERE name = ?", (name,))
+            catalog.executemany("INSERT INTO pins VALUES (?, ?, ?, ?)", rows)
+
+        self.committer.run(replace)
+
+    def unpin(self, name: str) -> None:
+        self.committer.run(lambda catalog: catalog.execute("DELETE FROM pins WHERE name = ?", (name,)).fetchall())
 
     # --- read ---
 
@@ -140,27 +234,33 @@ class EmbeddedLog:
         self, topics: Sequence[str], *, after: Snapshot | None = None, max_rows: int | None = None
     ) -> Snapshot:
         after = after or Snapshot(AppendNumber(0), Position())
-        known = {name: self._topic(name) for name in topics}
-        with self._catalog.read() as catalog:
-            newest = _newest(catalog)
+        known = {name: self.known(name) for name in topics}
+        with self.catalog.read() as catalog:
+            newest = newest_append(catalog)
+            if max_rows is None:
+                ends = {name: {p: e.end for p, e in extents_of(catalog, each).items()} for name, each in known.items()}
+                return Snapshot(AppendNumber(newest), Position.of(ends))
 
             def at(number: int) -> Position:
-                return Position.of({name: _ends_at(catalog, known[name], number) for name in topics})
+                return Position.of({name: ends_at(catalog, each, number) for name, each in known.items()})
 
             def rows(number: int) -> int:
                 return _count(at(number)) - _count(after.position)
 
             end = newest
-            if max_rows is not None and rows(newest) > max_rows:
+            if rows(newest) > max_rows:
                 end = _last(after.number, newest, lambda number: rows(number) <= max_rows)
-                if rows(end) == 0:  # the next append is larger than the limit: it is a batch of its own
-                    end = _last(after.number, newest, lambda number: rows(number) == 0) + 1
+                if rows(end) <= 0:  # the next append is larger than the limit: it is a batch of its own
+                    end = _last(after.number, newest, lambda number: rows(number) <= 0) + 1
             return Snapshot(AppendNumber(end), at(end))
 
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
-        known = self._topic(topic)
-        with self._catalog.read() as catalog:
-            return _ends_at(catalog, known, number)
+        ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)
+        return ends
+
+    def position_from(self, topic: str, time_us: int) -> Mapping[int, int]:
+        found: Mapping[int, int] = self._of_topic(topic, offsets_from, time_us)
+        return found
 
     def scan(
         self,
@@ -172,99 +272,33 @@ class EmbeddedLog:
         columns: Sequence[str] | None = None,
         metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        number, spec = self._topic(topic)
-        where = f"{topic!r}, partition {partition}"
-        with self._catalog.read() as catalog:
-            found: list[Any] = catalog.execute(_CHUNKS, (number, partition, start, end)).fetchall()
-        for first, last, crc, file, data, appended_at in found:
-            if data is not None:
-                batch = chunks.decode_inline(
-                    data, crc, spec.stored, catalog=self._catalog.path, where=f"{where}, offset {first}"
-                )
-            else:
-                batch = chunks.map_file(self.root / file, crc)
-            skip = max(start - first, 0)
-            batch = batch.slice(skip, min(end, last) - first - skip)
-            if columns is not None:
-                batch = batch.select(list(columns))
-            yield _with_metadata(batch, partition, first + skip, appended_at) if metadata else batch
+        self.topic(topic)
+        known = self.known(topic)
+        if not 0 <= partition < known.spec.partitions:
+            raise BadPartition(topic=topic, partition=partition, partitions=known.spec.partitions)
+        return Scan(self.catalog, self.disk, known, partition, start, end).batches(columns, metadata=metadata)
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         deadline = time.monotonic() + timeout_s
         while True:
-            version = self._catalog.version()
-            with self._catalog.read() as catalog:
-                newest = _newest(catalog)
+            version = self.catalog.version()
+            with self.catalog.read() as catalog:
+                newest = newest_append(catalog)
             if newest > after:
                 return AppendNumber(newest)
-            while self._catalog.version() == version:
+            while self.catalog.version() == version:
                 if time.monotonic() >= deadline:
                     return AppendNumber(newest)
                 time.sleep(POLL_S)
-
-    def close(self) -> None:
-        self._catalog.close()
-
-
-_TOPIC = "SELECT id, name, schema, key, time, kind, partitions FROM topics"
-_CHUNKS = """
-SELECT start, "end", crc, file, data, appended_at FROM chunks JOIN appends ON number = append
-WHERE topic = ? AND partition = ? AND "end" > ? AND start < ? ORDER BY "end"
-"""
-
-
-def _spec(row: Any) -> tuple[int, TopicSpec]:
-    number, name, schema, key, time_column, kind, partitions = row
-    spec = TopicSpec(
-        name=name,
-        schema=ipc.read_schema(pa.py_buffer(schema)),
-        key=tuple(json.loads(key)),
-        time=time_column,
-        kind=kind,
-        partitions=partitions,
-    )
-    return number, spec
-
-
-def _told(part: Any) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in part) if isinstance(part, pa.Schema) else repr(part)
-
-
-def _newest(catalog: apsw.Connection) -> int:
-    return int(catalog.execute("SELECT coalesce(max(number), 0) FROM appends").get)
-
-
-def _ends_at(catalog: apsw.Connection, topic: tuple[int, TopicSpec], number: int) -> dict[int, int]:
-    ends = {}
-    for partition in range(topic[1].partitions):
-        row = catalog.execute(
-            'SELECT "end" FROM chunks WHERE topic = ? AND partition = ? AND append <= ?'
-            ' ORDER BY append DESC, "end" DESC LIMIT 1',
-            (topic[0], partition, number),
-        ).fetchone()
-        ends[partition] = row[0] if row else 0
-    return ends
 
 
 def _count(position: Position) -> int:
     return sum(offset for _, by in position.ends for _, offset in by)
 
 
-def _last(low: int, high: int, holds: Any) -> int:
+def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
     """The greatest number in low..high for which a property that holds up to some point, and at low, holds."""
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if holds(middle) else (low, middle - 1)
     return low
-
-
-def _with_metadata(batch: pa.RecordBatch, partition: int, first: int, appended_at: int) -> pa.RecordBatch:
-    rows = batch.num_rows
-    extra = {
-        PARTITION: pa.array(np.full(rows, partition, np.int32)),
-        OFFSET: pa.array(np.arange(first, first + rows, dtype=np.int64)),
-        APPENDED_AT: pa.array(np.full(rows, appended_at, np.int64)).cast(TIMESTAMP),
-    }
-    for name, column in extra.items():
-        batch = batch.append_column(name, column)
-    return batch

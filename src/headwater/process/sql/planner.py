@@ -16,7 +16,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.errors import SqlRefused
-from headwater.log.protocol import TopicSpec
+from headwater.log.spec import TopicSpec
 from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, Aggregate
 from headwater.process.keyed.join import Join
@@ -91,6 +91,9 @@ def _tables(view: str, select: exp.Select, inputs: Mapping[str, TopicSpec]) -> l
     found = []
     for table in [source.this, *(join.this for join in joins)]:
         spec = inputs[table.name]
+        if spec.upsert:
+            told = f"{table.name!r} holds upserts, which cannot be read by a view yet"
+            refuse(view, table, told, do="Make the table without upsert=True and append old rows with _weight -1")
         named = {column.name for column in select.find_all(exp.Column) if column.table == table.alias_or_name}
         used = tuple(name for name in spec.schema.names if name in named)
         # A read wants a column to count rows by, even where the query names none.

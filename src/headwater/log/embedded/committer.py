@@ -1,0 +1,131 @@
+"""Group commit: what the threads of a process want written at the same time goes to disk in one transaction.
+
+The thread that finds nobody writing leads: it takes all that waits, does it, commits once, and the others, when their
+turn comes, find theirs done. Nobody waits for company: alone, a writer commits at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import apsw
+
+from headwater.clock import Clock
+from headwater.errors import HeadwaterError
+from headwater.log.embedded.append import Append, append_in, append_to
+from headwater.log.embedded.bound import Refused
+from headwater.log.embedded.catalog import Catalog
+from headwater.log.embedded.rowgroup import Encode, Handed, append_group, encode_groups
+from headwater.log.embedded.transaction import Transaction
+from headwater.log.protocol import Appended
+
+T = TypeVar("T")
+MOST = 256
+COMPANY_S = 0.00005
+
+
+class _Ticket(Generic[T]):
+    """One thread's work. `turn` is held until the work is done or the thread is to lead."""
+
+    __slots__ = ("done", "error", "rows", "turn", "value", "work")
+
+    def __init__(self, work: Callable[[Transaction], T] | None, rows: Handed | None = None) -> None:
+        self.work = work
+        self.rows = rows
+        self.value: T | None = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.turn = threading.Lock()
+        self.turn.acquire()
+
+
+class Committer:
+    def __init__(self, catalog: Catalog, *, clock: Clock, encode: Encode) -> None:
+        self._catalog = catalog
+        self._clock = clock
+        self._encode = encode
+        self._queue = threading.Lock()
+        self._waiting: deque[_Ticket[Any]] = deque()
+        self._led = False
+        self._company = 1
+
+    def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do the work inside a transaction; return its answer once that is durable, or raise what it raised.
+
+        Work that raises one of our errors has changed nothing; that of others in the same transaction stands.
+        """
+
+        def apart(transaction: Transaction) -> T:
+            with transaction.catalog as catalog:  # a savepoint: this work's part alone
+                answer = work(catalog)
+            return answer
+
+        return self._done(_Ticket(apart))
+
+    def append(self, wanted: Append, *, now: int) -> Appended:
+        """The same for a plain append, which is listed together with others of the group."""
+        if wanted.producer is None and not wanted.expect and all(not part.keys for part in wanted.parts):
+            return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
+        return self.run(lambda catalog: append_in(catalog, wanted, now=now))
+
+    def append_rows(self, handed: Handed) -> Appended:
+        """The same for rows of one topic, which are made into chunks together with those of other threads."""
+        self._done(_Ticket(None, handed))
+        if handed.error is not None:
+            raise handed.error
+        assert handed.appended is not None
+        return handed.appended
+
+    def _done(self, ticket: _Ticket[T]) -> T:
+        with self._queue:
+            self._waiting.append(ticket)
+            leads, self._led = not self._led, True
+        if not leads:
+            ticket.turn.acquire()
+        if not ticket.done:
+            self._lead()
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.value  # type: ignore[return-value]
+
+    def _lead(self) -> None:
+        """Commit what waits, this thread's ticket first among it; then call the others, then the next leader."""
+        if self._company > 1 and len(self._waiting) < self._company:
+            time.sleep(COMPANY_S)
+        with self._queue:
+            batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
+        self._commit(batch)
+        with self._queue:
+            # Those just served and those waiting already: so many are likely to want the next commit.
+            self._company = len(batch) + len(self._waiting)
+            following = self._waiting[0] if self._waiting else None
+            self._led = following is not None
+        for ticket in batch[1:]:
+            ticket.turn.release()
+        if following is not None:  # last: those who are done may have more by the time it takes its batch
+            following.turn.release()
+
+    def _commit(self, batch: list[_Ticket[Any]]) -> None:
+        try:
+            groups = encode_groups([ticket.rows for ticket in batch if ticket.rows is not None], self._encode)
+            with self._catalog.write() as catalog:
+                transaction = Transaction(catalog)
+                for ticket in batch:
+                    if ticket.work is not None:
+                        try:
+                            ticket.value = ticket.work(transaction)
+                        except (HeadwaterError, Refused) as error:
+                            ticket.error = error
+                for group in groups:
+                    append_group(transaction, group, now=self._clock())
+                transaction.flush()
+        except BaseException as error:  # noqa: BLE001  (each ticket's own thread raises it)
+            for ticket in batch:
+                ticket.error = error
+        finally:
+            for ticket in batch:
+                ticket.done = True

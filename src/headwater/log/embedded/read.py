@@ -1,0 +1,159 @@
+"""Scanning a partition: from chunks, wherever and however they rest, to record batches of the newest schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pyarrow as pa
+
+from headwater.errors import Compacted, Corrupt, Missed
+from headwater.log.embedded import chunks
+from headwater.log.embedded.bounds import Bounds, Ints
+from headwater.log.embedded.catalog import Catalog
+from headwater.log.embedded.disk import Disk
+from headwater.log.embedded.rows import Chunk, KnownTopic, chunk_bounds, chunk_data, extents_of, select_chunks
+from headwater.log.evolution import conform
+from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP
+
+PAGE_CHUNKS = 512
+PAGE_BYTES = 4 * 1024 * 1024
+"""A page of the listing: so many chunks, so many inlined bytes. Between pages upkeep may swap what it likes."""
+
+
+class Scan:
+    """Offsets start <= o < end of a partition. It goes on by offset, so chunks swapped on the way do not matter."""
+
+    def __init__(self, catalog: Catalog, disk: Disk, topic: KnownTopic, partition: int, start: int, end: int) -> None:
+        self._catalog = catalog
+        self._disk = disk
+        self._topic = topic
+        self._partition = partition
+        self._next = start
+        self._end = end
+
+    def batches(self, columns: Sequence[str] | None, *, metadata: bool) -> Iterator[pa.RecordBatch]:
+        wanted = self._topic.spec.stored
+        if columns is not None:
+            wanted = pa.schema([wanted.field(name) for name in columns])
+        first = True
+        while self._next < self._end:
+            page = self._page(check_horizon=first)
+            first = False
+            if not page:
+                return
+            for chunk, data, bounds in page:
+                for offset, batch in self._records(chunk, data):
+                    yield self._shaped(batch, offset, wanted, bounds if metadata else None)
+                self._next = max(self._next, chunk.end)
+
+    def _page(self, *, check_horizon: bool) -> list[tuple[Chunk, bytes | None, Bounds]]:
+        with self._catalog.read() as catalog:
+            self._check(catalog, check_horizon=check_horizon)
+            where = 'partition = ? AND "end" > ? AND start < ?'
+            given = (self._partition, self._next, self._end)
+            listed = select_chunks(catalog, self._topic.id, where, given, limit=PAGE_CHUNKS)
+            page, size = [], 0
+            for chunk in listed:
+                inlined = chunk.file is None
+                if inlined and size > PAGE_BYTES:
+                    break
+                size += chunk.size if inlined else 0
+                page.append((chunk, chunk_data(catalog, chunk) if inlined else None, chunk_bounds(catalog, chunk)))
+            return page
+
+    def _check(self, catalog: apsw.Connection, *, check_horizon: bool) -> None:
+        name, extent = self._topic.spec.name, extents_of(catalog, self._topic)[self._partition]
+        if self._next < extent.start and not (self._next == 0 and extent.horizon >= extent.start):
+            raise Missed(topic=name, partition=self._partition, asked=self._next, first=extent.start)
+        if check_horizon and 0 < self._next < extent.horizon:
+            raise Compacted(topic=name, partition=self._partition, asked=self._next, horizon=extent.horizon)
+
+    def _records(self, chunk: Chunk, data: bytes | None) -> Iterator[tuple[Ints, pa.RecordBatch]]:
+        """The records of a chunk that are in the range, with their offsets, a batch at a time."""
+        for offsets, batch in read_chunk(self._disk, self._catalog.path, self._topic, chunk, data):
+            low, high = (int(place) for place in np.searchsorted(offsets, [self._next, self._end]))
+            if high > low:
+                yield offsets[low:high], batch.slice(low, high - low)
+
+    def _shaped(self, batch: pa.RecordBatch, offsets: Ints, wanted: pa.Schema, bounds: Bounds | None) -> pa.RecordBatch:
+        present = [name for name in wanted.names if name in batch.schema.names]
+        batch = conform(batch.select(present), wanted)
+        if bounds is None:
+            return batch
+        rows = batch.num_rows
+        extra = {
+            PARTITION: pa.array(np.full(rows, self._partition, np.int32)),
+            OFFSET: pa.array(offsets, pa.int64()),
+            APPENDED_AT: pa.array(bounds.times_of(offsets)).cast(TIMESTAMP),
+        }
+        for name, column in extra.items():
+            batch = batch.append_column(name, column)
+        return batch
+
+
+def read_chunk(
+    disk: Disk, catalog: Path, topic: KnownTopic, chunk: Chunk, data: bytes | None
+) -> Iterator[tuple[Ints, pa.RecordBatch]]:
+    """All records of a chunk, in the newest schema, with their offsets, a batch at a time."""
+    where = f"{topic.spec.name!r}, partition {chunk.partition}, offset {chunk.start}"
+    if data is not None:
+        schema = topic.stored(chunk.schema)
+        if chunk.sparse:
+            schema = schema.append(pa.field(OFFSET, pa.int64()))
+        read: Iterator[pa.RecordBatch] = iter(
+            [chunks.read_message(data, chunk.crc, schema, catalog=catalog, where=where)]
+        )
+    else:
+        assert chunk.file is not None
+        read = chunks.read_file(disk, chunk.file, chunk.crc)
+    first, seen = chunk.start, 0
+    for batch in read:
+        dense = np.arange(first, first + batch.num_rows)
+        yield (batch.column(OFFSET).to_numpy() if chunk.sparse else dense), batch
+        first, seen = first + batch.num_rows, seen + batch.num_rows
+    if seen != chunk.rows:
+        raise Corrupt(what=f"the chunk of {where} ({seen} records instead of {chunk.rows})", file=str(chunk.file))
+
+
+def ends_at(catalog: apsw.Connection, topic: KnownTopic, number: int) -> dict[int, int]:
+    """Where each partition ended right after an append."""
+    ends = {}
+    for partition in range(topic.spec.partitions):
+        last = _last_chunk(catalog, topic, partition, "append <= ?", number)
+        if last is None:
+            ends[partition] = _first_listed(catalog, topic, partition)
+        elif last.last_append <= number:
+            ends[partition] = last.end
+        else:
+            ends[partition] = chunk_bounds(catalog, last).end_at(number) or last.start
+    return ends
+
+
+def offsets_from(catalog: apsw.Connection, topic: KnownTopic, time_us: int) -> dict[int, int]:
+    """The offset of the first record appended at that time or later; the end, if there is none."""
+    found = {}
+    for partition, extent in extents_of(catalog, topic).items():
+        earlier = _last_chunk(catalog, topic, partition, "appended_at < ?", time_us)
+        if earlier is None:
+            found[partition] = extent.start
+            continue
+        bounds = chunk_bounds(catalog, earlier)
+        place = int(np.searchsorted(bounds.times, time_us))
+        found[partition] = max(extent.start, int(bounds.ends[place - 1]) if place else earlier.start)
+    return found
+
+
+def _last_chunk(catalog: apsw.Connection, topic: KnownTopic, partition: int, where: str, value: int) -> Chunk | None:
+    given = (partition, value)
+    order = 'append DESC, "end" DESC'
+    found = select_chunks(catalog, topic.id, f"partition = ? AND {where}", given, order=order, limit=1)
+    return found[0] if found else None
+
+
+def _first_listed(catalog: apsw.Connection, topic: KnownTopic, partition: int) -> int:
+    """Before the first append that is still listed: where what was removed ended, or 0."""
+    found = select_chunks(catalog, topic.id, "partition = ?", (partition,), limit=1)
+    return found[0].start if found else extents_of(catalog, topic)[partition].end

@@ -1,0 +1,136 @@
+"""Rows of the catalog as values: chunks and topics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import apsw
+import pyarrow as pa
+from pyarrow import ipc
+
+from headwater.errors import TopicNotFound
+from headwater.log.embedded.bounds import Bounds
+from headwater.log.protocol import Extent
+from headwater.log.spec import Settings, TopicSpec
+
+
+@dataclass(frozen=True)
+class KnownTopic:
+    """A topic with its number in the catalog and all versions of its schema."""
+
+    id: int
+    spec: TopicSpec
+    schemas: dict[int, pa.Schema]
+
+    @property
+    def version(self) -> int:
+        return max(self.schemas)
+
+    def stored(self, version: int) -> pa.Schema:
+        return self.spec.with_schema(self.schemas[version]).stored
+
+
+def load_topics(catalog: apsw.Connection) -> Iterator[KnownTopic]:
+    columns = "id, name, key, time, kind, partitions, settings"
+    rows: list[Any] = catalog.execute(f"SELECT {columns} FROM topics ORDER BY name").fetchall()
+    for number, name, key, time, kind, partitions, settings in rows:
+        schemas = {
+            version: ipc.read_schema(pa.py_buffer(schema))
+            for version, schema in catalog.execute("SELECT version, schema FROM schemas WHERE topic = ?", (number,))
+        }
+        stored = json.loads(settings)
+        spec = TopicSpec(
+            name=name,
+            schema=schemas[max(schemas)],
+            key=tuple(json.loads(key)),
+            time=time,
+            kind=kind,
+            partitions=partitions,
+            upsert=stored.pop("upsert"),
+            versioned=stored.pop("versioned"),
+            settings=Settings(**stored),
+        )
+        yield KnownTopic(number, spec, schemas)
+
+
+@lru_cache(maxsize=1024)
+def parse_settings(text: str) -> Settings:
+    stored = json.loads(text)
+    return Settings(**{name: value for name, value in stored.items() if name in Settings.__dataclass_fields__})
+
+
+def settings_text(spec: TopicSpec) -> str:
+    return json.dumps({**json.loads(spec.settings.to_json()), "upsert": spec.upsert, "versioned": spec.versioned})
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A row of `chunks`. `data` is not loaded with it: see `chunk_data`."""
+
+    id: int
+    partition: int
+    start: int
+    end: int
+    rows: int
+    append: int
+    last_append: int
+    schema: int
+    crc: int
+    size: int
+    appended_at: int
+    time_before: int | None
+    file: str | None
+    has_bounds: int
+
+    @property
+    def sparse(self) -> bool:
+        return self.rows < self.end - self.start
+
+
+_COLUMNS = (
+    'id, partition, start, "end", rows, append, last_append, schema, crc, size, appended_at, time_before, file,'
+    " bounds IS NOT NULL"
+)
+
+
+def select_chunks(
+    catalog: apsw.Connection,
+    topic: int,
+    where: str,
+    given: tuple[Any, ...],
+    *,
+    order: str = 'partition, "end"',
+    limit: int = -1,
+) -> list[Chunk]:
+    query = f"SELECT {_COLUMNS} FROM chunks WHERE topic = ? AND {where} ORDER BY {order} LIMIT ?"
+    rows: list[Any] = catalog.execute(query, (topic, *given, limit)).fetchall()
+    return [Chunk(*row) for row in rows]
+
+
+def chunk_data(catalog: apsw.Connection, chunk: Chunk) -> bytes | None:
+    row: Any = catalog.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    return row[0] if row else None
+
+
+def chunk_bounds(catalog: apsw.Connection, chunk: Chunk) -> Bounds:
+    if not chunk.has_bounds:
+        return Bounds.of_one(chunk.append, chunk.end, chunk.appended_at)
+    row: Any = catalog.execute("SELECT bounds FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    return Bounds.decode(row[0])
+
+
+def extents_of(catalog: apsw.Connection, topic: KnownTopic) -> dict[int, Extent]:
+    rows: list[Any] = catalog.execute(
+        'SELECT partition, start, "end", horizon, dropped FROM ends WHERE topic = ?', (topic.id,)
+    ).fetchall()
+    if not rows:
+        raise TopicNotFound(topic=topic.spec.name)
+    return {row[0]: Extent(*row[1:]) for row in sorted(rows)}
+
+
+def newest_append(catalog: apsw.Connection) -> int:
+    return int(catalog.execute("SELECT coalesce(max(number), 0) FROM appends").get)

@@ -1,0 +1,79 @@
+"""Making, changing and removing topics."""
+
+from __future__ import annotations
+
+import json
+
+import apsw
+import pyarrow as pa
+
+from headwater.errors import Pinned, TopicMismatch, TopicNotFound
+from headwater.log.embedded.rows import KnownTopic, load_topics, settings_text
+from headwater.log.evolution import evolved
+from headwater.log.spec import Settings, TopicSpec
+
+
+def find(catalog: apsw.Connection, name: str) -> KnownTopic:
+    topics = {known.spec.name: known for known in load_topics(catalog)}
+    if name not in topics:
+        raise TopicNotFound(topic=name, known=topics)
+    return topics[name]
+
+
+def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:
+    """A declaration of what is there already may bring new columns or wider types; it cannot take any away."""
+    found = next((known for known in load_topics(catalog) if known.spec.name == spec.name), None)
+    if found is not None:
+        difference = found.spec.fixed_difference(spec)
+        if difference is not None:
+            raise TopicMismatch(topic=spec.name, difference=difference)
+        if found.spec.schema != spec.schema:
+            return alter_in(catalog, spec.name, schema=spec.schema, settings=None)
+        return found.spec
+    catalog.execute(
+        "INSERT INTO topics(name, key, time, kind, partitions, settings) VALUES (?, ?, ?, ?, ?, ?)",
+        (spec.name, json.dumps(spec.key), spec.time, spec.kind, spec.partitions, settings_text(spec)),
+    )
+    number = catalog.last_insert_rowid()
+    _add_schema(catalog, number, 1, spec.schema)
+    catalog.executemany(
+        'INSERT INTO ends(topic, partition, start, "end", horizon, dropped) VALUES (?, ?, 0, 0, 0, 0)',
+        [(number, partition) for partition in range(spec.partitions)],
+    )
+    return spec
+
+
+def alter_in(catalog: apsw.Connection, name: str, *, schema: pa.Schema | None, settings: Settings | None) -> TopicSpec:
+    known = find(catalog, name)
+    if schema is not None:
+        merged = evolved(name, known.spec.schema, schema)
+        if merged != known.spec.schema:
+            _add_schema(catalog, known.id, known.version + 1, merged)
+    if settings is not None:
+        changed = TopicSpec(
+            **{**known.spec.__dict__, "settings": settings},
+        )
+        catalog.execute("UPDATE topics SET settings = ? WHERE id = ?", (settings_text(changed), known.id))
+    return find(catalog, name).spec
+
+
+def delete_in(catalog: apsw.Connection, name: str, *, now: int) -> None:
+    """Its files become garbage; positions, pins and versions of it go with it. Refused while it is pinned."""
+    known = find(catalog, name)
+    holders = [
+        *catalog.execute("SELECT name FROM pins WHERE topic = ?", (known.id,)),
+        *catalog.execute("SELECT name FROM queues WHERE topic = ? OR dead = ?", (known.id, name)),
+        *catalog.execute('SELECT "group" FROM members WHERE topic = ? AND alive_until > ?', (known.id, now)),
+    ]
+    for (holder,) in holders:
+        raise Pinned(topic=name, by=str(holder), act="deletion")
+    catalog.execute(
+        "INSERT OR IGNORE INTO garbage SELECT file, ? FROM chunks WHERE topic = ? AND file IS NOT NULL", (now, known.id)
+    )
+    for table in ("chunks", "ends", "schemas", "versions", "groups", "members", "committed"):
+        catalog.execute(f"DELETE FROM {table} WHERE topic = ?", (known.id,))
+    catalog.execute("DELETE FROM topics WHERE id = ?", (known.id,))
+
+
+def _add_schema(catalog: apsw.Connection, topic: int, version: int, schema: pa.Schema) -> None:
+    catalog.execute("INSERT INTO schemas VALUES (?, ?, ?)", (topic, version, schema.serialize().to_pybytes()))

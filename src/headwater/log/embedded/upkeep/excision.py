@@ -1,0 +1,108 @@
+"""Excision: all records of a key, or matching a condition, leave the log as if they had never been; offsets stay.
+
+    1  Every chunk that has such records is written anew without them and swapped; their keys leave `versions`.
+    2  The old files are removed at once, without a grace period, and so is all other garbage of the topic.
+    3  SQLite overwrites what it deletes (secure_delete); the WAL is moved into the main file and truncated.
+
+Afterwards no file of the log has the bytes. A crash in between leaves the act half done: run it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import apsw
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import UsageError
+from headwater.log.embedded.rows import KnownTopic, select_chunks
+from headwater.log.embedded.upkeep.garbage import orphans, remove_files
+from headwater.log.embedded.upkeep.swap import load, swap, write
+from headwater.log.versions import key_bytes
+
+if TYPE_CHECKING:
+    from headwater.log.embedded.log import EmbeddedLog
+
+Condition = Callable[[pa.Table], Any]
+"""From records to a mask: which of them are to go."""
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    topic: str
+    records: int
+    chunks: int
+    files_removed: int
+    unlisted_files: tuple[str, ...]
+    """Of appends under way: nothing lists them yet. They may hold such records, and are appended or collected later."""
+
+
+def forget(
+    log: EmbeddedLog,
+    topic: KnownTopic,
+    *,
+    keys: Sequence[Mapping[str, Any]] = (),
+    condition: Condition | None = None,
+) -> Forgotten:
+    going = condition if condition is not None else _of_keys(topic, keys)
+    records, rewritten = 0, 0
+    done = False
+    while not done:  # until a pass finds nothing: somebody else's upkeep may have swapped a chunk under our hands
+        done = True
+        with log.catalog.read() as catalog:
+            listed = select_chunks(catalog, topic.id, "true", ())
+        for chunk in listed:
+            loaded = load(log, topic, [chunk])
+            mask = np.asarray(going(loaded.records), bool)
+            if mask.any():
+                done = False
+                if swap(log, [chunk], [write(log, topic, loaded, ~mask)]):
+                    records += int(mask.sum())
+                    rewritten += 1
+    log.committer.run(lambda catalog: _forget_versions(catalog, topic, keys))
+    removed = _remove_garbage(log, topic)
+    log.forget_mapped()
+    log.catalog.truncate_wal()
+    prefix = f"chunks/{topic.spec.name}/"
+    waiting = tuple(name for name in orphans(log) if name.startswith(prefix))
+    return Forgotten(topic.spec.name, records, rewritten, removed, waiting)
+
+
+def _of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
+    columns = topic.spec.key
+    if not columns:
+        raise UsageError(what=f"topic {topic.spec.name!r} has no key", do="Give a condition instead")
+    if not keys or any(set(key) != set(columns) for key in keys):
+        raise UsageError(
+            what=f"keys of {topic.spec.name!r} are given as {{{', '.join(columns)}}}", do="Name each column"
+        )
+
+    def matches(records: pa.Table) -> Any:
+        mask = np.zeros(records.num_rows, bool)
+        for key in keys:
+            one = np.ones(records.num_rows, bool)
+            for name in columns:
+                value = pa.scalar(key[name], records.schema.field(name).type)
+                one &= pc.fill_null(pc.equal(records[name], value), False).to_numpy(zero_copy_only=False)
+            mask |= one
+        return mask
+
+    return matches
+
+
+def _forget_versions(catalog: apsw.Connection, topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> None:
+    if topic.spec.versioned:
+        rows = [(topic.id, key_bytes(tuple(key[name] for name in topic.spec.key))) for key in keys]
+        catalog.executemany("DELETE FROM versions WHERE topic = ? AND key = ?", rows)
+
+
+def _remove_garbage(log: EmbeddedLog, topic: KnownTopic) -> int:
+    with log.catalog.read() as catalog:
+        names = [str(row[0]) for row in catalog.execute("SELECT file FROM garbage")]
+    own = [name for name in names if f"chunks/{topic.spec.name}/" in name]
+    remove_files(log, own)
+    return len(own)

@@ -1,0 +1,68 @@
+"""All upkeep of a log in the user's hand: one act at a time, or what the topics' settings ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headwater.log.embedded.upkeep.archive import archive
+from headwater.log.embedded.upkeep.compaction import compact
+from headwater.log.embedded.upkeep.excision import Condition, Forgotten, forget
+from headwater.log.embedded.upkeep.garbage import GRACE_S, collect
+from headwater.log.embedded.upkeep.retention import retain
+from headwater.log.embedded.upkeep.rollup import LEAST_CHUNKS, roll_up
+
+if TYPE_CHECKING:
+    from headwater.log.embedded.log import EmbeddedLog
+    from headwater.log.embedded.rows import KnownTopic
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a round of upkeep did."""
+
+    rolled_up: int
+    trimmed: Mapping[str, Mapping[int, int]]
+    compacted: Mapping[str, Mapping[int, int]]
+    files_removed: int
+
+
+class Keeper:
+    def __init__(self, log: EmbeddedLog) -> None:
+        self._log = log
+
+    def _topic(self, name: str) -> KnownTopic:
+        self._log.topic(name)  # as it is now: settings and schema may have been changed elsewhere
+        return self._log.known(name)
+
+    def roll_up(self, topic: str, *, least_chunks: int = LEAST_CHUNKS) -> int:
+        return roll_up(self._log, self._topic(topic), least_chunks=least_chunks)
+
+    def retain(self, topic: str) -> Mapping[int, int]:
+        return retain(self._log, self._topic(topic))
+
+    def compact(self, topic: str) -> Mapping[int, int]:
+        return compact(self._log, self._topic(topic))
+
+    def archive(self, topic: str, url: str, *, older_than_s: float = 0) -> int:
+        return archive(self._log, self._topic(topic), url, older_than_s=older_than_s)
+
+    def forget(
+        self, topic: str, *, keys: Sequence[Mapping[str, Any]] = (), condition: Condition | None = None
+    ) -> Forgotten:
+        return forget(self._log, self._topic(topic), keys=keys, condition=condition)
+
+    def collect_garbage(self, *, grace_s: float = GRACE_S) -> int:
+        return collect(self._log, grace_s=grace_s)
+
+    def run(self) -> Kept:
+        """One round over all topics: retention, compaction of tables, rolling up, then garbage."""
+        rolled, trimmed, compacted = 0, {}, {}
+        for spec in self._log.topics():
+            if moved := self.retain(spec.name):
+                trimmed[spec.name] = moved
+            if horizons := self.compact(spec.name):
+                compacted[spec.name] = horizons
+            rolled += self.roll_up(spec.name)
+        return Kept(rolled, trimmed, compacted, self.collect_garbage())
