@@ -125,6 +125,7 @@ class Running:
 
     def _watch(self, pipelines: list[Pipeline], followers: list[Follower], goal: Position | None, say: Say) -> None:
         started, warm = time.monotonic(), False
+        known = [self.views[name].position for name in self._plans]
         while not self._stopped.wait(WATCH_S):
             if self._upkeep_failure is not None:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
@@ -132,8 +133,7 @@ class Running:
             for failure in (*(pipeline.failure() for pipeline in pipelines), *(each.failure for each in followers)):
                 if failure is not None:
                     raise failure
-            covered = [self.views[name].position for name in self._plans]
-            if not warm and all(position.ends for position in covered):
+            if not warm and [self.views[name].position for name in self._plans] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
             if goal is not None and self._caught_up(goal):
