@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -191,3 +192,25 @@ def _append_until_killed(folder: str, acknowledged: object) -> None:
     for n in range(100_000):
         topic.append([click(n)])
         acknowledged.value = n + 1  # type: ignore[attr-defined]
+
+
+def test_an_interrupted_writer_keeps_nobody_waiting(log: hw.Log, until: Callable[..., None]) -> None:
+    topic, inside, go_on = clicks_in(log), threading.Event(), threading.Event()
+    holder = threading.Thread(target=log.committer.run, args=(lambda catalog: [inside.set(), go_on.wait(30)],))  # type: ignore[attr-defined]
+    holder.start()
+    assert inside.wait(10)
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            topic.append([click(1)])  # waits for its turn behind the holder
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    go_on.set()
+    holder.join()
+    topic.append([click(2)])
+    assert topic.read()["user_id"].to_pylist() == [2]

@@ -50,7 +50,7 @@ class Committer:
         self._encode = encode
         self._queue = threading.Lock()
         self._waiting: deque[_Ticket[Any]] = deque()
-        self._led = False
+        self._leader: _Ticket[Any] | None = None
         self._company = 1
 
     def run(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -83,29 +83,44 @@ class Committer:
     def _done(self, ticket: _Ticket[T]) -> T:
         with self._queue:
             self._waiting.append(ticket)
-            leads, self._led = not self._led, True
-        if not leads:
-            ticket.turn.acquire()
-        if not ticket.done:
-            self._lead()
+            leads = self._leader is None
+            if leads:
+                self._leader = ticket
+        try:
+            if not leads:
+                ticket.turn.acquire()
+            if not ticket.done:
+                self._lead(ticket)
+        except BaseException:  # Ctrl-C while it waited: nobody may wait for this thread
+            self._leave(ticket, [])
+            raise
         if ticket.error is not None:
             raise ticket.error
         return ticket.value  # type: ignore[return-value]
 
-    def _lead(self) -> None:
+    def _lead(self, ticket: _Ticket[Any]) -> None:
         """Commit what waits, this thread's ticket first among it; then call the others, then the next leader."""
         if self._company > 1 and len(self._waiting) < self._company:
             time.sleep(COMPANY_S)
         with self._queue:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
-        self._commit(batch)
+        try:
+            self._commit(batch)
+        finally:
+            self._leave(ticket, batch)
+
+    def _leave(self, ticket: _Ticket[Any], batch: list[_Ticket[Any]]) -> None:
         with self._queue:
-            # Those just served and those waiting already: so many are likely to want the next commit.
-            self._company = len(batch) + len(self._waiting)
-            following = self._waiting[0] if self._waiting else None
-            self._led = following is not None
-        for ticket in batch[1:]:
-            ticket.turn.release()
+            if ticket in self._waiting:
+                self._waiting.remove(ticket)
+            following = None
+            if self._leader is ticket:
+                # Those just served and those waiting already: so many are likely to want the next commit.
+                self._company = len(batch) + len(self._waiting)
+                following = self._leader = self._waiting[0] if self._waiting else None
+        for served in batch:
+            if served is not ticket:
+                served.turn.release()
         if following is not None:  # last: those who are done may have more by the time it takes its batch
             following.turn.release()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import apsw
 import pyarrow as pa
@@ -50,9 +51,7 @@ def alter_in(catalog: apsw.Connection, name: str, *, schema: pa.Schema | None, s
         if merged != known.spec.schema:
             _add_schema(catalog, known.id, known.version + 1, merged)
     if settings is not None:
-        changed = TopicSpec(
-            **{**known.spec.__dict__, "settings": settings},
-        )
+        changed = replace(known.spec, settings=settings)
         catalog.execute("UPDATE topics SET settings = ? WHERE id = ?", (settings_text(changed), known.id))
     return find(catalog, name).spec
 
