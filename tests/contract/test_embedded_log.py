@@ -14,11 +14,13 @@ import pyarrow as pa
 import pytest
 
 import headwater as hw
-from headwater.errors import BadLogUrl, Corrupt, NewerFormat, StorageFailed
+from headwater.errors import BadLogUrl, Corrupt, NewerFormat, StorageFailed, TopicNotFound
 from headwater.log import Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.disk import Disk
 from headwater.log.position import AppendNumber
+from headwater.log.spec import Settings
+from headwater.records import schema_of
 from headwater.testing.log_contract import CLICKS, LogContract, click
 
 
@@ -214,3 +216,23 @@ def test_an_interrupted_writer_keeps_nobody_waiting(log: hw.Log, until: Callable
     holder.join()
     topic.append([click(2)])
     assert topic.read()["user_id"].to_pylist() == [2]
+
+
+def test_rows_for_a_topic_that_another_process_bounded_meanwhile(tmp_path: Path) -> None:
+    log = hw.open(f"file:{tmp_path}")
+    topic = log.create(TopicSpec("t", schema_of({"a": "int64"})))
+    Topic(log, topic).append([{"a": 1}])
+    other = hw.open(f"file:{tmp_path}")
+    other.alter("t", settings=Settings(most_rows=2, when_full="drop_oldest"))
+    for value in (2, 3):
+        Topic(log, topic).append([{"a": value}])
+    assert Topic(log, topic).read().column("a").to_pylist() == [2, 3]
+
+
+def test_rows_for_a_topic_that_another_process_deleted_meanwhile(tmp_path: Path) -> None:
+    log = hw.open(f"file:{tmp_path}")
+    topic = log.create(TopicSpec("t", schema_of({"a": "int64"})))
+    Topic(log, topic).append([{"a": 1}])
+    hw.open(f"file:{tmp_path}").delete("t")
+    with pytest.raises(TopicNotFound):
+        Topic(log, topic).append([{"a": 1}])

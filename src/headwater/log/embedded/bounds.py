@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,8 +38,11 @@ class Bounds:
 
     @classmethod
     def decode(cls, data: bytes) -> Bounds:
-        count = int.from_bytes(data[:8], "little")
-        plain = _CODEC.decompress(data[8:], decompressed_size=24 * count, asbytes=True)
+        count = int.from_bytes(data[:8], "little", signed=True)
+        if count < 0:
+            count, plain = -count, data[8:]
+        else:
+            plain = _CODEC.decompress(data[8:], decompressed_size=24 * count, asbytes=True)
         columns: Any = np.frombuffer(plain, "<i8").reshape(3, count).cumsum(axis=1)
         return cls(*columns)
 
@@ -48,3 +53,11 @@ class Bounds:
 
     def times_of(self, offsets: Ints) -> Ints:
         return np.take(self.times, np.searchsorted(self.ends, offsets, "right"))
+
+
+def encode_few(appends: Sequence[int], ends: Sequence[int], time: int) -> bytes:
+    """Those of a group of appends at one time, not compressed: a count below zero says so."""
+    count = len(appends)
+    columns = (appends, ends, [time] * count)
+    deltas = [value - before for column in columns for value, before in zip(column, (0, *column), strict=False)]
+    return struct.pack(f"<{1 + 3 * count}q", -count, *deltas)

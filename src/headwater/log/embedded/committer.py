@@ -1,7 +1,8 @@
 """Group commit: what the threads of a process want written at the same time goes to disk in one transaction.
 
 The thread that finds nobody writing leads: it takes all that waits, does it, commits once, and the others, when their
-turn comes, find theirs done. Nobody waits for company: alone, a writer commits at once.
+turn comes, find theirs done. Alone, a writer commits at once; only where the last commit was shared does the leader
+give the others a moment to come back.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from headwater.log.protocol import Appended
 
 T = TypeVar("T")
 MOST = 256
-COMPANY_S = 0.00005
+COMPANY_S = 0.0003
+"""How long the leader lets those run who are likely to want this commit too: about as long as a sync takes."""
 
 
 class _Ticket(Generic[T]):
@@ -72,12 +74,14 @@ class Committer:
             return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
         return self.run(lambda catalog: append_in(catalog, wanted, now=now))
 
-    def append_rows(self, handed: Handed) -> Appended:
-        """The same for rows of one topic, which are made into chunks together with those of other threads."""
+    def append_rows(self, handed: Handed) -> Appended | None:
+        """The same for rows of one topic, which are made into chunks together with those of other threads.
+
+        None if another process has bounded the topic in the meantime: nothing was appended.
+        """
         self._done(_Ticket(None, handed))
         if handed.error is not None:
             raise handed.error
-        assert handed.appended is not None
         return handed.appended
 
     def _done(self, ticket: _Ticket[T]) -> T:
@@ -100,8 +104,10 @@ class Committer:
 
     def _lead(self, ticket: _Ticket[Any]) -> None:
         """Commit what waits, this thread's ticket first among it; then call the others, then the next leader."""
-        if self._company > 1 and len(self._waiting) < self._company:
-            time.sleep(COMPANY_S)
+        if self._company > 1:
+            until = time.monotonic() + COMPANY_S
+            while len(self._waiting) < self._company and time.monotonic() < until:
+                time.sleep(0)  # lets them run
         with self._queue:
             batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST))]
         try:

@@ -175,9 +175,12 @@ class EmbeddedLog:
 
     def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
         known = self.known(topic)
-        if known.spec.versioned or known.spec.settings.most_rows is not None:
-            return self.append(Topic(self, known.spec).parts(rows))
-        return self.committer.append_rows(Handed(known, rows, turn))
+        if not known.spec.versioned and known.spec.settings.most_rows is None:
+            appended = self.committer.append_rows(Handed(known, rows, turn))
+            if appended is not None:
+                return appended
+            self.topic(topic)
+        return self.append(Topic(self, known.spec).parts(rows))
 
     def begin(self, producer: str) -> Producer:
         statement = (

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import BadRecord
-from headwater.log.embedded.bounds import Bounds
+from headwater.errors import BadRecord, HeadwaterError, TopicNotFound
+from headwater.log.embedded.bounds import encode_few
+from headwater.log.embedded.chunks import INLINE_BYTES, crc
+from headwater.log.embedded.fewrows import MOST
 from headwater.log.embedded.rows import KnownTopic
 from headwater.log.embedded.transaction import Transaction
 from headwater.log.keyhash import grouped, hash_one, key_hash, spread
@@ -34,8 +36,9 @@ class Handed:
     rows: Sequence[Mapping[str, Any]]
     turn: int
     """Which partition rows without a key go to."""
-    error: BadRecord | None = None
+    error: HeadwaterError | None = None
     appended: Appended | None = None
+    """None also if the topic turned out to be bounded by now: that takes an append of its own."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +65,12 @@ def encode_groups(handed: Sequence[Handed], encode: Encode) -> list[Group]:
 
 
 def _encode_group(topic: KnownTopic, handed: list[Handed], encode: Encode) -> Group:
+    if (parts := _few(topic, handed)) is not None:
+        return Group(topic, handed, parts)
     batch, fitting = _typed(topic, handed)
     if batch is None or batch.num_rows == 0:
         return Group(topic, fitting, [])
     spec = topic.spec
-    if batch.num_rows == 1 and len(fitting) == 1:  # the commonest case, spared all that is done for many
-        one = hash_one([batch.column(name)[0].as_py() for name in spec.key]) if spec.key else fitting[0].turn << 32
-        if one is not None:
-            return Group(topic, fitting, [GroupPart(encode(topic, (one >> 32) % spec.partitions, batch), [0], [1])])
     owners = np.repeat(np.arange(len(fitting)), [len(each.rows) for each in fitting])
     if spec.key:
         places = spread(key_hash([batch.column(name) for name in spec.key]), spec.partitions)
@@ -83,6 +84,33 @@ def _encode_group(topic: KnownTopic, handed: list[Handed], encode: Encode) -> Gr
         if high > low:
             parts.append(_part(topic, place, ordered.slice(low, high - low), owners[low:high], encode))
     return Group(topic, fitting, parts)
+
+
+def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
+    """The commonest case, spared all that is done for many; None if it is not the case."""
+    few, spec = topic.few_rows, topic.spec
+    rows = [row for each in handed for row in each.rows]
+    if few is None or not 0 < len(rows) <= MOST or (columns := few.typed(rows)) is None:
+        return None
+    owners = [owner for owner, each in enumerate(handed) for _ in each.rows]
+    places: dict[int, list[int]] = {}
+    keys = [columns[name] for name in spec.key]
+    for row, owner in enumerate(owners):
+        one = hash_one([column[row] for column in keys]) if keys else handed[owner].turn << 32
+        if one is None:
+            return None
+        places.setdefault((one >> 32) % spec.partitions, []).append(row)
+    parts = []
+    for place, some in sorted(places.items()):
+        data = few.message(columns, some)
+        if data is None or len(data) > INLINE_BYTES:
+            return None
+        times = [time for row in some if (time := columns[spec.time][row]) is not None] if spec.time else ()
+        latest = max(times, default=None)
+        part = Part(spec.name, place, len(some), topic.version, crc(data), len(data), max_time=latest, data=data)
+        last = [at for at in range(len(some)) if at + 1 == len(some) or owners[some[at]] != owners[some[at + 1]]]
+        parts.append(GroupPart(part, [owners[some[at]] for at in last], [at + 1 for at in last]))
+    return parts
 
 
 def _typed(topic: KnownTopic, handed: list[Handed]) -> tuple[pa.RecordBatch | None, list[Handed]]:
@@ -114,22 +142,27 @@ def _part(topic: KnownTopic, place: int, records: pa.RecordBatch, owners: Any, e
 
 def append_group(transaction: Transaction, group: Group, *, now: int) -> None:
     """List the group's chunks; each append gets its number and position."""
-    if not group.handed:
+    try:
+        bounded = transaction.settings(group.topic).most_rows is not None
+    except TopicNotFound as error:  # deleted by another process: no matter to other groups of this transaction
+        for each in group.handed:
+            each.error = error
+        return
+    if bounded or not group.handed:
         return
     first, at = transaction.next_appends(len(group.handed), now)
     ends: list[dict[int, int]] = [{} for _ in group.handed]
     for part in group.parts:
         start = transaction.end_of(group.topic, part.part.partition)
         numbers = [first + owner for owner in part.owners]
-        bounds = None
-        if len(numbers) > 1:
-            columns = (numbers, [start + end for end in part.ends], [at] * len(numbers))
-            bounds = Bounds(*(np.array(column, np.int64) for column in columns)).encode()
+        several = len(numbers) > 1
+        bounds = encode_few(numbers, [start + end for end in part.ends], at) if several else None
         transaction.add_chunk(group.topic, part.part, numbers[0], at, last_number=numbers[-1], bounds=bounds)
         for owner, end in zip(part.owners, part.ends, strict=True):
             ends[owner][part.part.partition] = start + end
     name = group.topic.spec.name
     for number, (each, own) in enumerate(zip(group.handed, ends, strict=True), start=first):
-        each.appended = Appended(AppendNumber(number), Position.of({name: own}))
+        position = Position(((name, tuple(sorted(own.items()))),) if own else ())
+        each.appended = Appended(AppendNumber(number), position)
     # The numbers in between are known by the chunks; the newest row says where numbers go on.
     transaction.add_append((first + len(group.handed) - 1, at, None, None, None, None, None, None))

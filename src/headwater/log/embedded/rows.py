@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import apsw
@@ -14,6 +14,7 @@ from pyarrow import ipc
 
 from headwater.errors import TopicNotFound
 from headwater.log.embedded.bounds import Bounds
+from headwater.log.embedded.fewrows import FewRows
 from headwater.log.protocol import Extent
 from headwater.log.spec import Settings, TopicSpec
 
@@ -26,9 +27,13 @@ class KnownTopic:
     spec: TopicSpec
     schemas: dict[int, pa.Schema]
 
-    @property
+    @cached_property
     def version(self) -> int:
         return max(self.schemas)
+
+    @cached_property
+    def few_rows(self) -> FewRows | None:
+        return FewRows.of(self.spec.stored, self.spec.required)
 
     def stored(self, version: int) -> pa.Schema:
         return self.spec.with_schema(self.schemas[version]).stored
