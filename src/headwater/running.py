@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,13 +17,28 @@ from headwater.serve.follower import Follower
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
-    from headwater.process.pipeline import Pipeline
-    from headwater.process.plan import Plan
+    from pyspark.sql import SparkSession
+
+    from headwater.process.lane import Lane
+    from headwater.process.pipeline import Pipeline, Start, Status
+    from headwater.process.source import Limits
 
 Say = Callable[[str], None]
+Show = Callable[[Sequence["Status"]], None]
 WATCH_S = 0.1
+STATUS_S = 1.0
 UPKEEP_S = 30.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A derived topic: how it is made and, if it is a view, how it is served."""
+
+    lane: Lane
+    view: View | None
+    start: Start
+    limits: Limits
 
 
 class Running:
@@ -30,17 +46,39 @@ class Running:
         self._app = app
         self._log = log
         self._folder = folder
-        self._plans: dict[str, Plan] = {}
-        self.views: dict[str, View] = {}
+        self.declared: dict[str, Declared] = {}
         self._stopped = threading.Event()
         self._upkeep_failure: HeadwaterError | None = None
 
-    def declare(self, plan: Plan, view: View) -> None:
-        self._plans[plan.view] = plan
-        self.views[plan.view] = view
+    @property
+    def views(self) -> dict[str, View]:
+        return {name: each.view for name, each in self.declared.items() if each.view is not None}
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def pipelines(self) -> list[Pipeline]:
+        """One a derived topic, each after those whose topics it reads."""
+        from headwater.process.pipeline import Pipeline
+
+        return [
+            Pipeline(each.lane, self._log, self._folder / "pipelines", limits=each.limits, start=each.start)
+            for each in self._in_order()
+        ]
+
+    def _in_order(self) -> list[Declared]:
+        ordered: dict[str, Declared] = {}
+
+        def add(name: str) -> None:
+            if name in self.declared and name not in ordered:
+                lane = self.declared[name].lane
+                for topic in (*lane.inputs, *lane.tables):
+                    add(topic)
+                ordered[name] = self.declared[name]
+
+        for name in self.declared:
+            add(name)
+        return list(ordered.values())
 
     def run(
         self,
@@ -50,18 +88,20 @@ class Running:
         http: str | None,
         master: str | None,
         say: Say | None,
+        show: Show | None,
     ) -> None:
-        from headwater.process.pipeline import Pipeline, producer_name
-
         say = say or (lambda text: None)
-        if not self._plans:
-            raise UsageError(what=f"app {self._app!r} has no views", do="Declare one with app.view(...)")
+        if not self.declared:
+            raise UsageError(
+                what=f"app {self._app!r} has no views or streams",
+                do="Declare one with app.view(...) or @app.stream(...)",
+            )
         self._stopped.clear()
-        goal = self._log.snapshot([name for plan in self._plans.values() for name in _inputs(plan)]).position
+        pipelines = self.pipelines()
+        goal = _Goal(self._log, pipelines) if until == "caught-up" else None
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
-            pipelines = [Pipeline(plan, self._log, self._folder / "pipelines") for plan in self._plans.values()]
             for pipeline in pipelines:
                 pipeline.prepare()
             # 2. The server: appends are taken and views answer while Spark is still starting.
@@ -69,13 +109,15 @@ class Running:
                 stack.callback(self._serve(topics, http, say))
             # 3. Stores follow what is already in the log.
             followers = []
-            for name, plan in self._plans.items():
-                follower = Follower(self._log, name, producer_name(plan), self.views[name].store)
-                follower.start()
-                stack.callback(follower.stop)
-                followers.append(follower)
+            for pipeline in pipelines:
+                view = self.views.get(pipeline.name)
+                if view is not None:
+                    follower = Follower(self._log, pipeline.topic, pipeline.producer, view.store)
+                    follower.start()
+                    stack.callback(follower.stop)
+                    followers.append(follower)
             stack.callback(self._keep_up(followers))
-            # 4. Spark, 5. the pipelines, each fencing its predecessor.
+            # 4. Spark, 5. the pipelines: all are checked, then each fences its predecessor.
             say("starting Spark (its first batch takes 20 to 40 seconds)")
             from headwater.process.session import spark_session
 
@@ -83,9 +125,11 @@ class Running:
             self._arm()  # Spark has put its own handler of Ctrl-C in place of ours
             stack.callback(session.stop)
             for pipeline in pipelines:
+                pipeline.check(session)
+            for pipeline in pipelines:
                 pipeline.start(session)
                 stack.callback(pipeline.stop)
-            self._watch(pipelines, followers, goal if until == "caught-up" else None, say)
+            self._watch(session, pipelines, followers, goal, say, show)
             say("stopping")
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
@@ -123,24 +167,38 @@ class Running:
 
         return end
 
-    def _watch(self, pipelines: list[Pipeline], followers: list[Follower], goal: Position | None, say: Say) -> None:
-        started, warm = time.monotonic(), False
-        known = [self.views[name].position for name in self._plans]
+    def _watch(
+        self,
+        session: SparkSession,
+        pipelines: list[Pipeline],
+        followers: list[Follower],
+        goal: _Goal | None,
+        say: Say,
+        show: Show | None,
+    ) -> None:
+        started, warm, shown = time.monotonic(), False, 0.0
+        known = [self._log.covered(pipeline.producer) for pipeline in pipelines]
         while not self._stopped.wait(WATCH_S):
             if self._upkeep_failure is not None:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
                 self._upkeep_failure = None
-            for failure in (*(pipeline.failure() for pipeline in pipelines), *(each.failure for each in followers)):
+            for pipeline in pipelines:
+                failure = pipeline.failure()
                 if failure is not None:
-                    raise failure
-            if not warm and [self.views[name].position for name in self._plans] != known:
+                    if not pipeline.start_again(session):
+                        raise failure
+                    say(f"{pipeline.name}: the machine was too busy to start a worker; trying again")
+            for follower in followers:
+                if follower.failure is not None:
+                    raise follower.failure
+            if not warm and [self._log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
-            if goal is not None and self._caught_up(goal):
+            if show is not None and time.monotonic() - shown >= STATUS_S:
+                show([pipeline.status() for pipeline in pipelines])
+                shown = time.monotonic()
+            if goal is not None and goal.reached(self.views):
                 return
-
-    def _caught_up(self, goal: Position) -> bool:
-        return all(self.views[name].position.covers(goal.only(_inputs(plan))) for name, plan in self._plans.items())
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -164,5 +222,33 @@ class Running:
                 signal.signal(number, ask)
 
 
-def _inputs(plan: Plan) -> list[str]:
-    return [read.topic for read in plan.reads]
+class _Goal:
+    """All that stood in the input topics at the call has gone through every pipeline, in the order of dependence."""
+
+    def __init__(self, log: Log, pipelines: list[Pipeline]) -> None:
+        self._log = log
+        self._left = list(pipelines)
+        derived = {pipeline.topic for pipeline in pipelines}
+        given = {topic for pipeline in pipelines for topic in pipeline.lane.inputs} - derived
+        self._ends = {topic: log.snapshot([topic]).position for topic in given}
+        self._served: list[tuple[str, Position]] = []
+
+    def reached(self, views: Mapping[str, View]) -> bool:
+        """Whether it is so by now; and views answer with it."""
+        while self._left and self._through(self._left[0]):
+            self._left.pop(0)
+        return not self._left and all(
+            views[name].position.covers(asked) for name, asked in self._served if name in views
+        )
+
+    def _through(self, pipeline: Pipeline) -> bool:
+        covered = self._log.covered(pipeline.producer)
+        wanted = [self._ends[topic] for topic in pipeline.lane.inputs]
+        if not all(each == Position() for each in wanted):
+            if covered is None or not all(covered.progress.end.covers(each) for each in wanted):
+                return False
+            self._served += [(pipeline.name, each) for each in wanted]
+        number = covered.number if covered is not None else None
+        ends = self._log.position_at(pipeline.topic, number) if number is not None else {}
+        self._ends[pipeline.topic] = Position.of({pipeline.topic: ends})
+        return True

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headwater.app import App
+from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
 
 
@@ -21,14 +22,17 @@ def run(
 ) -> None:
     """Keep the app's views up to date and serve them, until Ctrl-C."""
     app = load_app(file)
+    line = StatusLine(app.name)
     try:
         app.run(
             until="caught-up" if caught_up else "stopped",
             http=None if http == "off" else http,
             master=master,
-            say=lambda text: print(f"{app.name}: {text}", file=sys.stderr, flush=True),  # noqa: T201
+            say=line.say,
+            show=line.show,
         )
     finally:
+        line.clear()
         app.close()
 
 

@@ -25,7 +25,15 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
+from headwater.errors.process import (
+    BadFrame,
+    BadFunction,
+    CheckpointLost,
+    JavaMissing,
+    PipelineFailed,
+    PlanChanged,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -82,6 +90,8 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     SqlRefused: (422, 2),
+    BadFrame: (422, 2),
+    BadFunction: (422, 2),
     PlanChanged: (409, 4),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),

@@ -40,12 +40,31 @@ class CheckpointLost(ProcessError):
 
 
 class PipelineFailed(ProcessError):
-    def __init__(self, *, pipeline: str, why: str) -> None:
+    """`batch` is its number, and where its inputs begin and end."""
+
+    def __init__(
+        self, *, pipeline: str, why: str, where: str | None = None, batch: tuple[int, str, str] | None = None
+    ) -> None:
+        place = f"{where}: " if where else ""
+        inputs = f" in batch {batch[0]} ({batch[1] or 'the start'} to {batch[2]})" if batch else ""
+        skip = f", or leave this batch to the dead letters with `headwater view skip {pipeline}`" if batch else ""
         super().__init__(
-            f"pipeline {pipeline!r} stopped: {why}",
-            do="Nothing is lost: mend the cause and run again, it goes on there",
+            f"{place}pipeline {pipeline!r} stopped{inputs}: {why}",
+            do=f"Nothing is lost: mend the cause and run again, it goes on there{skip}",
         )
-        self.pipeline, self.why = pipeline, why
+        self.pipeline, self.why, self.where, self.batch = pipeline, why, where, batch
+
+
+class BadFrame(ProcessError):
+    """A function over frames that does not fit what it is declared to be."""
+
+
+class BadFunction(ProcessError):
+    """A user's function that raised when its query was built: `where` is its own line."""
+
+    def __init__(self, *, where: str, why: str) -> None:
+        super().__init__(f"{where}: {why}", do="Mend the function; nothing was started")
+        self.where, self.why = where, why
 
 
 class JavaMissing(ProcessError):

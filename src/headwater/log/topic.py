@@ -87,13 +87,14 @@ class Topic:
                 do="Append the old row with _weight -1 and the new one with +1",
             )
 
-    def parts(self, rows: Rows, *, partition: int | None = None) -> list[Part]:
+    def parts(self, rows: Rows, *, partition: int | None = None, producer: Producer | None = None) -> list[Part]:
         """Typed, checked, and split by the hash of the key; without a key, appends take turns over the partitions."""
         batch = to_batch(rows, self.spec.stored, topic=self.name, required=self.spec.required)
         if partition is not None:
-            return [self._log.stage(self.name, partition, batch)] if batch.num_rows else []
-        by_partition = split(batch, self.spec.key, self.spec.partitions, turn=next(self._turn))
-        return [self._log.stage(self.name, number, part) for number, part in by_partition.items()]
+            by_partition: Mapping[int, pa.RecordBatch] = {partition: batch} if batch.num_rows else {}
+        else:
+            by_partition = split(batch, self.spec.key, self.spec.partitions, turn=next(self._turn))
+        return [self._log.stage(self.name, number, part, producer=producer) for number, part in by_partition.items()]
 
     # --- reading ---
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +27,8 @@ class Read:
     columns: tuple[str, ...]
     sql: str
     key: tuple[str, ...]
+    metadata: bool = False
+    """Whether `_partition` and `_offset` come along: the order of the log."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,9 @@ class Plan:
     key: tuple[str, ...]
     buckets: int = BUCKETS
 
-    def fingerprint(self) -> str:
-        """Changes whenever the same log could give another state or output."""
-        described = json.dumps([_described(self), duck.VERSION, keyhash.VERSION], sort_keys=True)
-        return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
+    def described(self) -> list[Any]:
+        """All on which state and output depend, but for the log, as JSON has it."""
+        return [_described(self), duck.VERSION, keyhash.VERSION]
 
 
 def _described(part: Any) -> Any:

@@ -157,3 +157,27 @@ def _first_listed(catalog: apsw.Connection, topic: KnownTopic, partition: int) -
     """Before the first append that is still listed: where what was removed ended, or 0."""
     found = select_chunks(catalog, topic.id, "partition = ?", (partition,), limit=1)
     return found[0].start if found else extents_of(catalog, topic)[partition].end
+
+
+def time_before(
+    catalog: apsw.Connection, topic: KnownTopic, partition: int, offset: int
+) -> tuple[int | None, int | None]:
+    """The greatest event time before the chunk that has the offset, and where that chunk begins if it is not there."""
+    found = select_chunks(catalog, topic.id, 'partition = ? AND "end" > ?', (partition, offset), limit=1)
+    if not found:
+        row = catalog.execute(
+            "SELECT max_time FROM ends WHERE topic = ? AND partition = ?", (topic.id, partition)
+        ).fetchone()
+        return (row[0] if row else None), None
+    return found[0].time_before, found[0].start if found[0].start < offset else None
+
+
+def rows_of_bytes(catalog: apsw.Connection, topics: Sequence[int], after: int, most: int) -> int:
+    """About how many of the rows to come take so many bytes, going by those that came after an append."""
+    marks = ", ".join("?" * len(topics))
+    rows, size = catalog.execute(
+        f"SELECT coalesce(sum(rows), 0), coalesce(sum(size), 0) FROM chunks WHERE topic IN ({marks})"
+        " AND last_append > ?",
+        (*topics, after),
+    ).fetchone() or (0, 0)
+    return max(1, int(most * rows / size)) if size else most

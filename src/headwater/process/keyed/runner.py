@@ -42,6 +42,7 @@ class BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
         plan = self._job.plan
+        assert plan is not None
         level = plan.levels[self._level]
         is_last = self._level == len(plan.levels) - 1
         labels = range(plan.buckets) if is_last else bucket_labels(plan.buckets)
