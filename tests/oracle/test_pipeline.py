@@ -183,7 +183,7 @@ def test_a_lost_checkpoint_is_told_and_nothing_is_appended(house: House) -> None
 
 def test_a_changed_view_is_refused_on_the_old_one(house: House) -> None:
     house.pipeline.prepare()
-    with pytest.raises(PlanChanged, match="Give the changed view a new name"):
+    with pytest.raises(PlanChanged, match="headwater view rebuild by_page"):
         house.new_pipeline(SQL.replace("count(DISTINCT u.country)", "count(u.country)")).prepare()
 
 

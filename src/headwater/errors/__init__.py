@@ -29,7 +29,7 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, ProcessError, SqlRefused
+from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, ProcessError, SqlRefused
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -53,6 +53,7 @@ from headwater.errors.storage import (
     StorageFailed,
     TargetNotEmpty,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
     "CODES",
@@ -75,6 +76,7 @@ __all__ = [
     "Full",
     "GroupNotFound",
     "HeadwaterError",
+    "InputsGone",
     "JavaMissing",
     "LeaseLost",
     "LogError",
@@ -83,6 +85,7 @@ __all__ = [
     "NotAMember",
     "NotAnInput",
     "NotCovered",
+    "NotCurrent",
     "Pinned",
     "PipelineFailed",
     "PlanChanged",
@@ -101,6 +104,8 @@ __all__ = [
     "TopicNotFound",
     "UsageError",
     "VersionConflict",
+    "VersionRefused",
+    "VersionsRaced",
     "ViewNotFound",
     "codes",
 ]

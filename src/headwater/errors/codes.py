@@ -25,7 +25,7 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
+from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, SqlRefused
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -48,6 +48,7 @@ from headwater.errors.storage import (
     StorageFailed,
     TargetNotEmpty,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     HeadwaterError: (500, 1),
@@ -83,6 +84,10 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     LeaseLost: (409, 5),
     SqlRefused: (422, 2),
     PlanChanged: (409, 4),
+    NotCurrent: (409, 4),
+    VersionRefused: (409, 4),
+    VersionsRaced: (409, 5),
+    InputsGone: (410, 5),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
     JavaMissing: (500, 8),

@@ -43,7 +43,9 @@ class Pipeline:
         """Make the output topic; refuse a plan that is not the one the topic was built with."""
         others = [each.name for each in self._folder.parent.glob("*") if each.name != self._folder.name]
         if others and not self._folder.exists():
-            raise PlanChanged(view=self.plan.view, change=f"built as {others[0]}, now {self._folder.name}")
+            raise PlanChanged(
+                view=self.plan.view, details=(f"it was built as {others[0]}, it is now {self._folder.name}",)
+            )
         self._log.create(output_topic(self.plan))
         Checkpoint(self._folder / "checkpoint").verify(self._log, producer_name(self.plan))
         self._folder.mkdir(parents=True, exist_ok=True)

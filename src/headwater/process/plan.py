@@ -56,6 +56,17 @@ class Plan:
         described = json.dumps([_described(self), duck.VERSION, keyhash.VERSION], sort_keys=True)
         return hashlib.blake2b(described.encode(), digest_size=8).hexdigest()
 
+    def described(self) -> dict[str, Any]:
+        """All that the fingerprint covers, and the SQL as it was written: kept with every version, to say what changed.
+
+        Dataclasses are `[name, revision, {field: value}]`; see `process.diff` for the words.
+        """
+        return {
+            "sql": self.sql,
+            "plan": _described(self),
+            "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION},
+        }
+
 
 def _described(part: Any) -> Any:
     if isinstance(part, pa.Schema):
