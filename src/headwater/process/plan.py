@@ -62,9 +62,9 @@ class Plan:
         Dataclasses are `[name, revision, {field: value}]`; see `process.diff` for the words.
         """
         return {
-            "sql": self.sql,
             "plan": _described(self),
             "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION},
+            "sql": self.sql,
         }
 
 
