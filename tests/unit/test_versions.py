@@ -23,6 +23,12 @@ def view(name: str = "by_page", mark: str = "aa", inputs: tuple[str, ...] = ("cl
 
 
 @pytest.fixture
+def log(log: hw.Log) -> hw.Log:
+    log.create(TopicSpec("clicks", schema_of({"k": "int64"})))
+    return log
+
+
+@pytest.fixture
 def versions(log: hw.Log) -> Versions:
     return Versions(log, app="shop")
 
@@ -42,7 +48,7 @@ def test_looking_makes_nothing(log: hw.Log, versions: Versions) -> None:
     assert versions.of("by_page") == []
     assert versions.current("by_page") is None
     assert versions.decide(view()).kind == "new"
-    assert log.topics() == []
+    assert [spec.name for spec in log.topics()] == ["clicks"]
 
 
 def test_the_first_declaration_is_version_1_and_the_second_is_the_same(versions: Versions) -> None:
@@ -168,7 +174,7 @@ def test_what_is_not_built_is_not_switched_to(versions: Versions) -> None:
 def test_what_was_built_before_versions_were_recorded_is_version_1(log: hw.Log) -> None:
     versions = Versions(log, found={"by_page": "aa", "other": "ff"})
     assert versions.decide(view()).kind == "same"
-    assert log.topics() == []
+    assert [spec.name for spec in log.topics()] == ["clicks"]
     decision = versions.declare(view())
     assert (decision.kind, decision.version and decision.version.tag) == ("same", "aa")
     assert Versions(log).of("by_page")[0].description == {"buckets": 0xAA}  # now it is known

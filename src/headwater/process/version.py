@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Literal
 
 from headwater.process.diff import Description
@@ -45,6 +46,19 @@ class Version:
     def producer(self) -> str:
         return f"{self.name}@{self.tag}"
 
+    def folder(self, root: Path) -> Path:
+        """Where Spark's checkpoint and the cache of state are."""
+        return root / "pipelines" / self.name / self.tag
+
+    def store(self, root: Path) -> Path:
+        return root / "stores" / f"{self.producer}.db"
+
 
 def topic_of(name: str, version: int) -> str:
     return name if version == 1 else f"{name}.v{version}"
+
+
+def first_versions(root: Path) -> dict[str, str]:
+    """The fingerprints of pipelines that have a folder, by name: so those that no record names are found."""
+    folders = [folder for folder in (root / "pipelines").glob("*/*") if folder.is_dir() and ".v" not in folder.name]
+    return {folder.parent.name: folder.name for folder in sorted(folders, key=lambda each: each.stat().st_mtime)}

@@ -18,6 +18,7 @@ from headwater.errors import VersionRefused, VersionsRaced, ViewNotFound
 from headwater.log.protocol import Log
 from headwater.process.decision import Decision, decide
 from headwater.process.lineage import Declared
+from headwater.process.rebuild import refuse_lost_inputs
 from headwater.process.registry import Book, Registry
 from headwater.process.switching import switched
 from headwater.process.version import State, Version, topic_of
@@ -82,7 +83,7 @@ class Versions:
         """New versions of these pipelines, to be built beside the old ones; `wanted` is in the order of dependence.
 
         One that was begun before with the same code over the same inputs goes on. Who has no version yet is left out:
-        its first run builds it.
+        its first run builds it. `InputsGone` if some of what they would read was removed, unless `from_retained`.
         """
         book = self._read()
         building: dict[str, Version] = {}
@@ -103,6 +104,11 @@ class Versions:
             if begun:
                 building[declared.name] = begun[-1]
                 continue
+            if not from_retained:
+                made_now = {each.topic for each in building.values()}
+                refuse_lost_inputs(
+                    self._log, declared.name, [topic for topic in inputs.values() if topic not in made_now]
+                )
             number = len(book.of(declared.name)) + 1
             version = self._made(book, declared, number, inputs, state="building", from_retained=from_retained)
             building[declared.name] = version
