@@ -74,7 +74,7 @@ class Ours:
         self._users.append(users)
         self.view = app.view("by_page", sql=SQL)
         plan = plan_view("by_page", SQL, {topic.name: topic.spec for topic in app.topics.values()})
-        self._pipeline = Pipeline(KeyedLane(plan), app.log, app.folder / "pipelines")
+        self._pipeline = Pipeline(KeyedLane(plan), app.log, app.folder)
         self._pipeline.prepare()
         self._follower = Follower(app.log, "by_page", self._pipeline.producer, self.view.store)
         self._follower.start()

@@ -13,14 +13,17 @@ from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
-from headwater.running import Declared, Running, Say, Show
-from headwater.serve.sqlite import SqliteStore
+from headwater.running import Derived, Running, Say, Show
 from headwater.serve.view import View, ViewSpec
 
 if TYPE_CHECKING:
+    from headwater.log.protocol import Progress
+    from headwater.process.changes import Change
     from headwater.process.frames.lane import Mode
+    from headwater.process.keyed.lane import KeyedLane
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Start
+    from headwater.process.version import Version
 
 Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -49,6 +52,11 @@ class App:
     @property
     def views(self) -> Mapping[str, View]:
         return MappingProxyType(self._running.views)
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The names of all that pipelines make: streams and views."""
+        return tuple(self._running.derived)
 
     def topic(
         self,
@@ -90,7 +98,7 @@ class App:
         from headwater.process.sql.planner import plan_view
 
         plan = plan_view(name, sql, {topic.name: topic.spec for topic in self._topics.values()}, key=_names(key))
-        return self._declare_view(KeyedLane(plan), ViewSpec, sql=sql, max_rows=max_rows, max_bytes=max_bytes)
+        return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
 
     def stream(
         self,
@@ -154,17 +162,14 @@ class App:
     def _new(self, name: str, kind: str) -> None:
         if not NAME.fullmatch(name):
             raise BadName(name=name, kind=kind)
-        if name in self._topics or name in self._running.declared:
+        if name in self._topics or name in self._running.derived:
             raise UsageError(what=f"{name!r} is declared twice", do=f"Give the {kind} a name of its own")
 
-    def _declare_view(self, lane: Any, make: type[ViewSpec], *, sql: str, **limits: int | None) -> View:
-        from headwater.process.lane import fingerprint
-
+    def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
-        spec = make(plan.view, sql, plan.schema, plan.key, lane.inputs)
-        file = self.folder / "stores" / f"{plan.view}@{fingerprint(lane)}.db"
-        view = View(spec, lambda: SqliteStore(file, spec.schema, spec.key))
-        self._declare(lane, view, start="start", **limits)
+        spec = ViewSpec(plan.view, plan.sql, plan.schema, plan.key, lane.inputs)
+        view = View(spec, lambda: self._running.open_store(plan.view))
+        self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 
     def _declare(
@@ -173,15 +178,15 @@ class App:
         from headwater.process.source import MAX_ROWS, Limits
 
         limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
-        self._running.declared[lane.name] = Declared(lane, view, start, limits)
+        self._running.derived[lane.name] = Derived(lane, view, start, limits)
 
     def _known(self, name: str) -> TopicSpec | None:
         """The topic of that name, if it is declared, here or by an earlier run."""
         if name in self._topics:
             return self._topics[name].spec
-        if name not in self._running.declared:
+        if name not in self._running.derived:
             return None
-        declared = self._running.declared[name].lane.output(name)
+        declared = self._running.derived[name].lane.output(name)
         if declared is not None:
             return declared
         try:
@@ -194,7 +199,7 @@ class App:
     def _kind(self, name: str) -> Kind:
         if name in self._topics:
             return self._topics[name].spec.kind
-        declared = self._running.declared[name]
+        declared = self._running.derived[name]
         return "table" if declared.view is not None or getattr(declared.lane, "mode", "") == "update" else "stream"
 
     def _lateness(
@@ -228,6 +233,40 @@ class App:
         """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
         processed. `say` is told what happens, `show` every second how each pipeline stands."""
         self._running.run(self._topics, until=until, http=http, master=master, say=say, show=show)
+
+    def diff(self) -> list[Change]:
+        """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""
+        from headwater.process.changes import what_would_change
+
+        return what_would_change(self._running.declared(), self._running.versions.all(), app=self.name)
+
+    def rebuild(
+        self,
+        name: str,
+        *,
+        from_retained: bool = False,
+        switch: bool = False,
+        master: str | None = None,
+        say: Say | None = None,
+    ) -> list[Version]:
+        """Build this code's version of a view or stream, and of all that read it, beside the current ones; these stay.
+
+        Returns when they are built; interrupted, it goes on with the next call. With `switch`, makes them current.
+        """
+        from headwater.rebuilding import rebuild
+
+        return rebuild(
+            self._running,
+            name,
+            from_retained=from_retained,
+            switch=switch,
+            master=master,
+            say=say or (lambda text: None),
+        )
+
+    def skip(self, name: str) -> Progress | None:
+        """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None if there is none."""
+        return self._running.current(name).skip()
 
     def stop(self) -> None:
         """Ask a running `run()`, in whichever thread, to stop."""

@@ -8,12 +8,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from headwater.errors import HeadwaterError, UsageError
+from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
 from headwater.log import Log, Position, Topic
+from headwater.process.lineage import Declared, identified
+from headwater.process.version import Version, first_versions
+from headwater.process.versions import Versions
 from headwater.serve.follower import Follower
+from headwater.serve.sqlite import SqliteStore
+from headwater.serve.store import Store
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
@@ -32,7 +38,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
-class Declared:
+class Derived:
     """A derived topic: how it is made and, if it is a view, how it is served."""
 
     lane: Lane
@@ -43,42 +49,75 @@ class Declared:
 
 class Running:
     def __init__(self, app: str, log: Log, folder: Path) -> None:
-        self._app = app
-        self._log = log
-        self._folder = folder
-        self.declared: dict[str, Declared] = {}
+        self.app = app
+        self.log = log
+        self.folder = folder
+        self.derived: dict[str, Derived] = {}
         self._stopped = threading.Event()
         self._upkeep_failure: HeadwaterError | None = None
 
     @property
     def views(self) -> dict[str, View]:
-        return {name: each.view for name, each in self.declared.items() if each.view is not None}
+        return {name: each.view for name, each in self.derived.items() if each.view is not None}
+
+    @cached_property
+    def versions(self) -> Versions:
+        return Versions(self.log, app=self.app, found=first_versions(self.folder))
+
+    def declared(self) -> list[Declared]:
+        """What the code says, in the order of dependence."""
+        from headwater.process.lane import declared
+
+        return identified(declared(each.lane) for each in self.derived.values())
+
+    def open_store(self, name: str) -> Store:
+        """The current version's, also if the code is another one by now: rows have the columns they were built with."""
+        current = self.versions.current(name)
+        if current is None:
+            number = len(self.versions.of(name)) + 1
+            mark = next(each.fingerprint for each in self.declared() if each.name == name)
+            current = Version(name, number, mark, {}, {}, "current")
+        return self.store_of(current)
+
+    def store_of(self, version: Version) -> Store:
+        try:
+            spec = self.log.topic(version.topic)
+        except TopicNotFound:
+            made = self.derived[version.name].lane.output(version.topic)
+            assert made is not None
+            spec = made
+        return SqliteStore(version.store(self.folder), spec.schema, spec.key)
 
     def stop(self) -> None:
         self._stopped.set()
 
-    def pipelines(self) -> list[Pipeline]:
-        """One a derived topic, each after those whose topics it reads."""
+    def pipeline(self, version: Version) -> Pipeline:
         from headwater.process.pipeline import Pipeline
 
-        return [
-            Pipeline(each.lane, self._log, self._folder / "pipelines", limits=each.limits, start=each.start)
-            for each in self._in_order()
-        ]
+        made = self.derived[version.name]
+        return Pipeline(made.lane, self.log, self.folder, version=version, limits=made.limits, start=made.start)
 
-    def _in_order(self) -> list[Declared]:
-        ordered: dict[str, Declared] = {}
+    def current(self, name: str) -> Pipeline:
+        """As it was last run."""
+        version = self.versions.current(name)
+        if version is None or name not in self.derived:
+            raise ViewNotFound(view=name, known=self.derived)
+        return self.pipeline(version)
 
-        def add(name: str) -> None:
-            if name in self.declared and name not in ordered:
-                lane = self.declared[name].lane
-                for topic in (*lane.inputs, *lane.tables):
-                    add(topic)
-                ordered[name] = self.declared[name]
-
-        for name in self.declared:
-            add(name)
-        return list(ordered.values())
+    def _declare(self) -> list[Version]:
+        """The version of everything that is to run. All are looked at before the first new one is written down."""
+        declared = self.declared()
+        for each in declared:
+            refusal = self.versions.decide(each).refusal
+            if refusal is not None:
+                raise refusal
+        found = []
+        for each in declared:
+            decision = self.versions.declare(each)
+            if decision.refusal is not None or decision.version is None:  # somebody was faster
+                raise decision.refusal or PlanChanged(view=each.name, details=())
+            found.append(decision.version)
+        return found
 
     def run(
         self,
@@ -91,14 +130,14 @@ class Running:
         show: Show | None,
     ) -> None:
         say = say or (lambda text: None)
-        if not self.declared:
+        if not self.derived:
             raise UsageError(
-                what=f"app {self._app!r} has no views or streams",
+                what=f"app {self.app!r} has no views or streams",
                 do="Declare one with app.view(...) or @app.stream(...)",
             )
         self._stopped.clear()
-        pipelines = self.pipelines()
-        goal = _Goal(self._log, pipelines) if until == "caught-up" else None
+        pipelines = [self.pipeline(version) for version in self._declare()]
+        goal = _Goal(self.log, pipelines) if until == "caught-up" else None
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
@@ -112,7 +151,7 @@ class Running:
             for pipeline in pipelines:
                 view = self.views.get(pipeline.name)
                 if view is not None:
-                    follower = Follower(self._log, pipeline.topic, pipeline.producer, view.store)
+                    follower = Follower(self.log, pipeline.topic, pipeline.producer, view.store)
                     follower.start()
                     stack.callback(follower.stop)
                     followers.append(follower)
@@ -121,7 +160,7 @@ class Running:
             say("starting Spark (its first batch takes 20 to 40 seconds)")
             from headwater.process.session import spark_session
 
-            session = spark_session(self._app, words=self._folder / "spark.log", master=master)
+            session = spark_session(self.app, words=self.folder / "spark.log", master=master)
             self._arm()  # Spark has put its own handler of Ctrl-C in place of ours
             stack.callback(session.stop)
             for pipeline in pipelines:
@@ -146,7 +185,7 @@ class Running:
 
     def _keep_up(self, followers: list[Follower]) -> Callable[[], None]:
         """Upkeep of the log in a thread of its own, while the app runs; stores keep what they have yet to apply."""
-        upkeep = getattr(self._log, "upkeep", None)
+        upkeep = getattr(self.log, "upkeep", None)
         ended = threading.Event()
 
         def rounds() -> None:
@@ -177,7 +216,7 @@ class Running:
         show: Show | None,
     ) -> None:
         started, warm, shown = time.monotonic(), False, 0.0
-        known = [self._log.covered(pipeline.producer) for pipeline in pipelines]
+        known = [self.log.covered(pipeline.producer) for pipeline in pipelines]
         while not self._stopped.wait(WATCH_S):
             if self._upkeep_failure is not None:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
@@ -191,7 +230,7 @@ class Running:
             for follower in followers:
                 if follower.failure is not None:
                     raise follower.failure
-            if not warm and [self._log.covered(pipeline.producer) for pipeline in pipelines] != known:
+            if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
             if show is not None and time.monotonic() - shown >= STATUS_S:
@@ -226,7 +265,7 @@ class _Goal:
     """All that stood in the input topics at the call has gone through every pipeline, in the order of dependence."""
 
     def __init__(self, log: Log, pipelines: list[Pipeline]) -> None:
-        self._log = log
+        self.log = log
         self._left = list(pipelines)
         derived = {pipeline.topic for pipeline in pipelines}
         given = {topic for pipeline in pipelines for topic in pipeline.lane.inputs} - derived
@@ -242,13 +281,13 @@ class _Goal:
         )
 
     def _through(self, pipeline: Pipeline) -> bool:
-        covered = self._log.covered(pipeline.producer)
+        covered = self.log.covered(pipeline.producer)
         wanted = [self._ends[topic] for topic in pipeline.lane.inputs]
         if not all(each == Position() for each in wanted):
             if covered is None or not all(covered.progress.end.covers(each) for each in wanted):
                 return False
             self._served += [(pipeline.name, each) for each in wanted]
         number = covered.number if covered is not None else None
-        ends = self._log.position_at(pipeline.topic, number) if number is not None else {}
+        ends = self.log.position_at(pipeline.topic, number) if number is not None else {}
         self._ends[pipeline.topic] = Position.of({pipeline.topic: ends})
         return True

@@ -41,11 +41,11 @@ class House:
         self._running: list[Pipeline] = []
 
     def start(self, name: str, failpoint: Failpoint | None = None) -> Pipeline:
-        declared = self.app._running.declared[name]
+        declared = self.app._running.derived[name]
         pipeline = Pipeline(
             declared.lane,
             self.log,
-            self.app.folder / "pipelines",
+            self.app.folder,
             limits=declared.limits,
             start=declared.start,
             failpoint=failpoint,
@@ -84,8 +84,8 @@ class House:
         return rows
 
     def start_skipping(self, name: str) -> object:
-        declared = self.app._running.declared[name]
-        return Pipeline(declared.lane, self.log, self.app.folder / "pipelines").skip()
+        declared = self.app._running.derived[name]
+        return Pipeline(declared.lane, self.log, self.app.folder).skip()
 
     def close(self) -> None:
         for pipeline in self._running:

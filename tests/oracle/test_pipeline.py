@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import headwater as hw
-from headwater.errors import CheckpointLost, Fenced, HeadwaterError, PipelineFailed, PlanChanged
+from headwater.errors import CheckpointLost, Fenced, HeadwaterError, PipelineFailed
 from headwater.log import Topic, TopicSpec
 from headwater.process.keyed.lane import KeyedLane
 from headwater.process.pipeline import Pipeline
@@ -183,12 +183,6 @@ def test_a_lost_checkpoint_is_told_and_nothing_is_appended(house: House) -> None
     with pytest.raises(CheckpointLost, match="it is gone, the log has batch"):
         house.start()
     assert house.view() == before
-
-
-def test_a_changed_view_is_refused_on_the_old_one(house: House) -> None:
-    house.pipeline.prepare()
-    with pytest.raises(PlanChanged, match="Give the changed view a new name"):
-        house.new_pipeline(SQL.replace("count(DISTINCT u.country)", "count(u.country)")).prepare()
 
 
 def test_damage_in_the_log_stops_the_pipeline_with_the_reason(house: House, until: Callable[..., None]) -> None:

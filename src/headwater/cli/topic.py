@@ -17,6 +17,7 @@ from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
 from headwater.errors import BadRequest, UsageError
 from headwater.log import Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
+from headwater.log.spec import INTERNAL
 from headwater.log.spec import describe as described
 from headwater.records import schema_of
 
@@ -33,11 +34,17 @@ def _topic(log: str, name: str) -> Topic:
 
 
 @cli.command("list")
-def list_(log: LogUrl = LOG, as_json: Json = False) -> None:
+def list_(
+    log: LogUrl = LOG,
+    internal: Annotated[bool, typer.Option("--internal", help="Headwater's own topics too.")] = False,
+    as_json: Json = False,
+) -> None:
     """All topics, with what they hold."""
     opened = open_log(log)
     rows = []
     for spec in opened.topics():
+        if spec.name.startswith(INTERNAL) and not internal:
+            continue
         extents = opened.extents(spec.name).values()
         records = sum(extent.end - extent.start for extent in extents)
         rows.append({"topic": spec.name, "kind": spec.kind, "partitions": spec.partitions, "records": records})

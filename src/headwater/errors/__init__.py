@@ -35,7 +35,6 @@ from headwater.errors.process import (
     CheckpointLost,
     JavaMissing,
     PipelineFailed,
-    PlanChanged,
     ProcessError,
     SqlRefused,
 )
@@ -62,6 +61,7 @@ from headwater.errors.storage import (
     StorageFailed,
     TargetNotEmpty,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
     "CODES",
@@ -86,6 +86,7 @@ __all__ = [
     "Full",
     "GroupNotFound",
     "HeadwaterError",
+    "InputsGone",
     "JavaMissing",
     "LeaseLost",
     "LogError",
@@ -94,6 +95,7 @@ __all__ = [
     "NotAMember",
     "NotAnInput",
     "NotCovered",
+    "NotCurrent",
     "Pinned",
     "PipelineFailed",
     "PlanChanged",
@@ -112,6 +114,8 @@ __all__ = [
     "TopicNotFound",
     "UsageError",
     "VersionConflict",
+    "VersionRefused",
+    "VersionsRaced",
     "ViewNotFound",
     "codes",
 ]

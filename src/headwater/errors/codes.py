@@ -31,7 +31,6 @@ from headwater.errors.process import (
     CheckpointLost,
     JavaMissing,
     PipelineFailed,
-    PlanChanged,
     SqlRefused,
 )
 from headwater.errors.records import BadRecord, BadSchema
@@ -56,6 +55,7 @@ from headwater.errors.storage import (
     StorageFailed,
     TargetNotEmpty,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     HeadwaterError: (500, 1),
@@ -93,6 +93,10 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadFrame: (422, 2),
     BadFunction: (422, 2),
     PlanChanged: (409, 4),
+    NotCurrent: (409, 4),
+    VersionRefused: (409, 4),
+    VersionsRaced: (409, 5),
+    InputsGone: (410, 5),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
     JavaMissing: (500, 8),

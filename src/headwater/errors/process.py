@@ -20,21 +20,13 @@ class SqlRefused(ProcessError):
         self.view, self.construct, self.line, self.column = view, construct, line, column
 
 
-class PlanChanged(ProcessError):
-    def __init__(self, *, view: str, change: str) -> None:
-        super().__init__(
-            f"view {view!r} has changed since it was built ({change})",
-            do="Give the changed view a new name: it is then built from the log beside the old one",
-        )
-        self.view, self.change = view, change
-
-
 class CheckpointLost(ProcessError):
     def __init__(self, *, pipeline: str, why: str) -> None:
+        view = pipeline.partition("@")[0]
         super().__init__(
             f"pipeline {pipeline!r}: Spark's checkpoint does not match what stands in the log ({why})",
-            do="The checkpoint was deleted, cut back or restored. Declare the view under a new name: "
-            "it is then built again from the log",
+            do="The checkpoint was deleted, cut back or restored. "
+            f"`headwater view rebuild {view} --app FILE` builds it again from the log, beside what is there",
         )
         self.pipeline, self.why = pipeline, why
 

@@ -55,7 +55,9 @@ class Checkpoint:
             sources = [from_offset(json.loads(line)) for line in path.read_text().splitlines()[2:] if line != "-"]
             number = max(source.number for source in sources)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointLost(pipeline=self.folder.parent.name, why=f"{path} cannot be read: {error}") from error
+            raise CheckpointLost(
+                pipeline=self.folder.parent.parent.name, why=f"{path} cannot be read: {error}"
+            ) from error
         ends: dict[str, Position] = {}
         for source in sources:
             for topic in source.position.topics:

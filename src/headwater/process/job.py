@@ -38,6 +38,8 @@ class Job:
     """For some inputs, how much later than the greatest event time before it a record may come, in µs."""
     skips: tuple[Progress, ...] = ()
     """Batches whose records go to the dead letters instead of through the pipeline."""
+    from_retained: bool = False
+    """Begin with what retention has left of the inputs; else what is missing is an error."""
     plan: Plan | None = None
     """In the keyed lane."""
     failpoint: Failpoint | None = None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.log.spec import TopicSpec
 from headwater.process.job import Job
+from headwater.process.lineage import Declared
 from headwater.process.source import Limits
+from headwater.process.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,8 +41,11 @@ class Lane(Protocol):
     def where(self) -> str | None:
         """The user's file, if there is a function of theirs: errors point into it."""
 
-    def described(self) -> Any:
-        """As JSON: all on which the output depends, but for the log."""
+    def described(self) -> dict[str, Any]:
+        """As JSON: all on which the output depends, but for the log. What stands under `sql` is only told."""
+
+    def over(self, topics: Mapping[str, str]) -> Lane:
+        """The same, reading these topics: of an input that is derived, those of one version."""
 
     def output(self, topic: str) -> TopicSpec | None:
         """The topic it writes to; None if only Spark can tell its columns."""
@@ -51,10 +57,16 @@ class Lane(Protocol):
         """The whole query, to be started."""
 
 
-def fingerprint(lane: Lane) -> str:
-    """Changes whenever the same log could give another state or output."""
-    return digest(lane.described())
+def declared(lane: Lane) -> Declared:
+    """As the code has it; the fingerprint changes whenever the same log could give another state or output."""
+    described = lane.described()
+    counting = {name: part for name, part in described.items() if name != "sql"}
+    text = json.dumps(counting, sort_keys=True)
+    fingerprint = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return Declared(lane.name, fingerprint, described, (*lane.inputs, *lane.tables))
 
 
-def digest(described: Any) -> str:
-    return hashlib.blake2b(json.dumps(described, sort_keys=True).encode(), digest_size=8).hexdigest()
+def first_version(lane: Lane) -> Version:
+    """As if it were declared in a log that does not know it."""
+    one = declared(lane)
+    return Version(one.name, 1, one.fingerprint, one.description, {name: name for name in one.inputs}, "current")

@@ -17,10 +17,11 @@ from headwater.process.checkpoint import BEFORE_FIRST, Checkpoint
 from headwater.process.failpoint import Failpoint
 from headwater.process.functions import line_in
 from headwater.process.job import Job
-from headwater.process.lane import Lane, fingerprint
+from headwater.process.lane import Lane, first_version
 from headwater.process.side import dead_topic, late_topic
 from headwater.process.sink import pin_inputs
 from headwater.process.source import Limits
+from headwater.process.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,22 +48,23 @@ class Status:
 
 
 class Pipeline:
+    """A lane run as the given version of it: over that version's inputs, into its topic, under its name."""
+
     def __init__(
         self,
         lane: Lane,
         log: Log,
-        folder: Path,
+        root: Path,
         *,
-        topic: str | None = None,
+        version: Version | None = None,
         limits: Limits | None = None,
         start: Start = "start",
         failpoint: Failpoint | None = None,
     ) -> None:
-        self.lane = lane
-        self.fingerprint = fingerprint(lane)
-        self.topic = topic or lane.name
+        self.version = version or first_version(lane)
+        self.lane = lane.over(self.version.inputs)
+        self.folder = self.version.folder(root)
         self._log = log
-        self.folder = folder / lane.name / self.fingerprint
         self._limits = limits or Limits()
         self._start = start
         self._failpoint = failpoint
@@ -75,8 +77,12 @@ class Pipeline:
         return self.lane.name
 
     @property
+    def topic(self) -> str:
+        return self.version.topic
+
+    @property
     def producer(self) -> str:
-        return f"{self.lane.name}@{self.fingerprint}"
+        return self.version.producer
 
     def prepare(self) -> None:
         """What can be refused without Spark is refused: a checkpoint that does not match the log."""
@@ -132,6 +138,7 @@ class Pipeline:
             tables=self.lane.tables,
             lateness=self.lane.lateness,
             skips=self.skips(),
+            from_retained=self.version.from_retained,
             plan=getattr(self.lane, "plan", None),
             failpoint=self._failpoint,
         )

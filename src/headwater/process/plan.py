@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +52,21 @@ class Plan:
     key: tuple[str, ...]
     buckets: int = BUCKETS
 
-    def described(self) -> list[Any]:
-        """All on which state and output depend, but for the log, as JSON has it."""
-        return [_described(self), duck.VERSION, keyhash.VERSION]
+    def over(self, topics: Mapping[str, str]) -> Plan:
+        """The same plan, reading these topics: of an input that is a view, those of one version."""
+        reads = tuple(dataclasses.replace(read, topic=topics.get(read.topic, read.topic)) for read in self.reads)
+        return dataclasses.replace(self, reads=reads)
+
+    def described(self) -> dict[str, Any]:
+        """All that the fingerprint covers, and the SQL as it was written: kept with every version, to say what changed.
+
+        Dataclasses are `[name, revision, {field: value}]`; see `process.diff` for the words.
+        """
+        return {
+            "plan": _described(self),
+            "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION},
+            "sql": self.sql,
+        }
 
 
 def _described(part: Any) -> Any:

@@ -100,8 +100,10 @@ class LogReader(DataSourceStreamReader):
             return [Task((), first, last)]
         ranges = []
         for topic in self._topics:
-            for partition in range(self._log.topic(topic).partitions):
+            for partition, extent in self._log.extents(topic).items():
                 low, high = first.offset(topic, partition), last.offset(topic, partition)
+                if low == 0 and self._job.from_retained:  # the pin of this run keeps it the same for a second try
+                    low = extent.start
                 if high > low:
                     ranges.append(Range(topic, partition, low, high))
         tasks = [Task(some, first, last) for some in _shares(ranges, self._limits.cores)]

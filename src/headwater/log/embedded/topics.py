@@ -11,13 +11,13 @@ import pyarrow as pa
 from headwater.errors import Pinned, TopicMismatch, TopicNotFound
 from headwater.log.embedded.rows import KnownTopic, load_topics, settings_text
 from headwater.log.evolution import evolved
-from headwater.log.spec import Settings, TopicSpec
+from headwater.log.spec import INTERNAL, Settings, TopicSpec
 
 
 def find(catalog: apsw.Connection, name: str) -> KnownTopic:
     topics = {known.spec.name: known for known in load_topics(catalog)}
     if name not in topics:
-        raise TopicNotFound(topic=name, known=topics)
+        raise TopicNotFound(topic=name, known=[each for each in topics if not each.startswith(INTERNAL)])
     return topics[name]
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
@@ -49,20 +49,26 @@ class FramesLane:
     def where(self) -> str | None:
         return self.function.__code__.co_filename
 
-    def described(self) -> Any:
-        return [
-            "Frames",
-            {
-                "function": source_of(self.function),
-                "inputs": [list(each) for each in self.bound],
-                "columns": [[field.name, str(field.type)] for field in self.schema] if self.schema else None,
-                "key": list(self.key),
-                "time": self.time,
-                "mode": self.mode,
-                "partitions": self.partitions,
-                "lateness": [list(each) for each in self.lateness],
-            },
-        ]
+    def described(self) -> dict[str, Any]:
+        return {
+            "function": source_of(self.function),
+            "inputs": [list(each) for each in self.bound],
+            "columns": [[field.name, str(field.type)] for field in self.schema] if self.schema else None,
+            "key": list(self.key),
+            "time": self.time,
+            "mode": self.mode,
+            "partitions": self.partitions,
+            "lateness": [list(each) for each in self.lateness],
+        }
+
+    def over(self, topics: Mapping[str, str]) -> FramesLane:
+        return replace(
+            self,
+            bound=tuple((parameter, topics.get(topic, topic)) for parameter, topic in self.bound),
+            inputs=tuple(topics.get(topic, topic) for topic in self.inputs),
+            tables=tuple(topics.get(topic, topic) for topic in self.tables),
+            lateness=tuple((topics.get(topic, topic), micros) for topic, micros in self.lateness),
+        )
 
     def output(self, topic: str) -> TopicSpec | None:
         return self._spec(topic, self.schema) if self.schema is not None else None

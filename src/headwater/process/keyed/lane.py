@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.log.spec import TopicSpec
@@ -34,9 +35,13 @@ class KeyedLane:
     def tables(self) -> tuple[str, ...]:
         return ()
 
-    def described(self) -> Any:
+    def described(self) -> dict[str, Any]:
         lateness = [list(each) for each in self.lateness]
-        return [*self.plan.described(), *([["lateness", lateness]] if lateness else [])]
+        return {**self.plan.described(), **({"lateness": lateness} if lateness else {})}
+
+    def over(self, topics: Mapping[str, str]) -> KeyedLane:
+        lateness = tuple((topics.get(topic, topic), micros) for topic, micros in self.lateness)
+        return replace(self, plan=self.plan.over(topics), lateness=lateness)
 
     def output(self, topic: str) -> TopicSpec:
         return TopicSpec(topic, self.plan.schema, key=self.plan.key, kind="table", partitions=self.plan.buckets)
