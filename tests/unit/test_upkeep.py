@@ -286,6 +286,18 @@ def test_reads_span_the_archive(log: EmbeddedLog, tmp_path: Path, clock: Clock) 
 SECRET = "erika.mustermann@example.org"
 
 
+def test_a_part_that_a_crash_left_in_the_archive_is_not_taken_for_the_chunk(log: EmbeddedLog, tmp_path: Path) -> None:
+    topic = stream(log)
+    topic.append([click(number, "/a/long/page") for number in range(5000)], partition=0)
+    (chunk,) = (log.root / "chunks" / "clicks").iterdir()
+    left = tmp_path / "cold" / chunk.relative_to(log.root)
+    left.parent.mkdir(parents=True)
+    left.write_bytes(chunk.read_bytes()[:1000])
+    assert log.upkeep.archive("clicks", f"file://{tmp_path / 'cold'}") == 1
+    assert left.read_bytes() == chunk.read_bytes()
+    assert topic.read().num_rows == 5000
+
+
 def bytes_on_disk(*folders: Path) -> bytes:
     return b"".join(file.read_bytes() for folder in folders for file in sorted(folder.rglob("*")) if file.is_file())
 
