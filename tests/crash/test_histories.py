@@ -52,6 +52,7 @@ class Play:
         for writer in self.started:
             writer.kill()
             writer.join(30)
+            assert writer.exitcode in (0, -signal.SIGKILL), f"{writer.name} has failed"
         self.stop.set()
         for follower in self.followers:
             follower.join(30)
@@ -85,7 +86,7 @@ def test_whatever_happens_to_writers_the_history_holds(play: Play, until: Callab
     for number in range(KILLS):
         line = chance.choice([*LINES])
         writer, enough = play.alive[line], chance.randint(300, 8_000)
-        until(lambda writer=writer, enough=enough: play.written(writer) > enough, what=f"lines of {writer.name}")
+        until(lambda at=writer, enough=enough: play.written(at) > enough or not at.is_alive(), within_s=120)
         assert writer.pid is not None
         if number % 3 != 2:
             writer.kill()
