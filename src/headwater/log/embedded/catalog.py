@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -97,8 +98,8 @@ class Catalog:
             opened.callback(self._lock.close)
             self._users = UsersLock(path.with_name("users.lock"))
             opened.callback(self._users.close)
-            if self._users.first and (frame := broken_frame(path.with_name(f"{path.name}-wal"))) is not None:
-                raise Corrupt(what=f"frame {frame} of the catalog's WAL, with appends after it,", file=f"{path}-wal")
+            if self._users.first:
+                self._check_left_behind()
             self._users.share(patience_s=patience_s)
             with self._translated("opening"):
                 self._writer = self._connect()
@@ -106,6 +107,29 @@ class Catalog:
                 with self._locked():
                     self._prepare()
             opened.pop_all()
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def _check_left_behind(self) -> None:
+        """Before anybody reads it: is the WAL whole, and on disk?
+
+        A process that was killed between its commit's last write and the sync has left a commit that SQLite takes for
+        made. Whoever repeats that append is told that it is there: so it has to be durable first.
+        """
+        if (frame := broken_frame(self._wal)) is not None:
+            raise Corrupt(what=f"frame {frame} of the catalog's WAL, with appends after it,", file=str(self._wal))
+        self._sync_wal()
+
+    def _sync_wal(self) -> None:
+        try:
+            with open(self._wal, "rb") as file:  # SQLite's locks are on the other files: closing this one drops none
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageFailed(act="syncing", file=str(self._wal), why=error.strerror or str(error)) from error
 
     def _prepare(self) -> None:
         if not self.path.stat().st_size:
@@ -202,6 +226,7 @@ class Catalog:
         """Move everything into the main file and leave no byte in the WAL. For forgetting and for backups."""
         with self._translated("writing"), self._locked():
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._sync_wal()  # else a power cut brings its old bytes back
 
     def close(self) -> None:
         self._writer.close()

@@ -41,11 +41,13 @@ class EmbeddedLog:
         self.root = root.absolute()
         self.clock = clock
         self.disk = disk or Disk(self.root)
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadLogUrl(url=f"file:{root}", why=error.strerror or str(error)) from error
-        self.catalog = Catalog(self.root / "catalog.db", patience_s=patience_s)
+        path = self.root / "catalog.db"
+        if not path.exists():
+            try:
+                self.disk.make_root()
+            except OSError as error:
+                raise BadLogUrl(url=f"file:{root}", why=error.strerror or str(error)) from error
+        self.catalog = Catalog(path, patience_s=patience_s)
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
 

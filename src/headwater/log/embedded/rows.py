@@ -116,6 +116,10 @@ def select_chunks(
     return [Chunk(*row) for row in rows]
 
 
+class Swapped(Exception):
+    """A chunk is no longer listed: somebody else's upkeep was faster. Who wanted to swap it leaves it alone."""
+
+
 def chunk_data(catalog: apsw.Connection, chunk: Chunk) -> bytes | None:
     row: Any = catalog.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
     return row[0] if row else None
@@ -125,6 +129,8 @@ def chunk_bounds(catalog: apsw.Connection, chunk: Chunk) -> Bounds:
     if not chunk.has_bounds:
         return Bounds.of_one(chunk.append, chunk.end, chunk.appended_at)
     row: Any = catalog.execute("SELECT bounds FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    if row is None:
+        raise Swapped
     return Bounds.decode(row[0])
 
 

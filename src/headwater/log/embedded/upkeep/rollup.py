@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import apsw
 
-from headwater.log.embedded.rows import KnownTopic, select_chunks
+from headwater.log.embedded.rows import KnownTopic, Swapped, select_chunks
 from headwater.log.embedded.upkeep.swap import load, runs, swap, write
 
 if TYPE_CHECKING:
@@ -24,8 +25,11 @@ def roll_up(log: EmbeddedLog, topic: KnownTopic, *, least_chunks: int = LEAST_CH
         listed = select_chunks(catalog, topic.id, "true", ())
     rolled = 0
     for run in runs(listed, small=SMALL_BYTES, most=MOST_BYTES):
-        if len(run) >= least_chunks and swap(log, run, [write(log, topic, load(log, topic, run))]):
-            rolled += len(run)
+        if len(run) < least_chunks:
+            continue
+        with contextlib.suppress(Swapped):
+            if swap(log, run, [write(log, topic, load(log, topic, run))]):
+                rolled += len(run)
     if rolled:
         log.committer.run(_forget_plain_appends)
     return rolled

@@ -13,7 +13,7 @@ import pyarrow as pa
 from headwater.log.embedded import chunks
 from headwater.log.embedded.bounds import Bounds, Ints
 from headwater.log.embedded.read import read_chunk
-from headwater.log.embedded.rows import Chunk, KnownTopic, chunk_bounds, chunk_data
+from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, chunk_bounds, chunk_data
 from headwater.log.evolution import conform
 from headwater.records import OFFSET
 
@@ -32,8 +32,11 @@ class Loaded:
 
 
 def load(log: EmbeddedLog, topic: KnownTopic, some: Sequence[Chunk]) -> Loaded:
+    """Raises `Swapped` if one of them is no longer listed."""
     with log.catalog.read() as catalog:
         inlined = {chunk.id: chunk_data(catalog, chunk) for chunk in some if chunk.file is None}
+        if None in inlined.values():
+            raise Swapped
         bounds = Bounds.joined([chunk_bounds(catalog, chunk) for chunk in some])
     batches, offsets = [], []
     for chunk in some:
