@@ -265,7 +265,7 @@ class App:
         )
 
     def skip(self, name: str) -> Progress | None:
-        """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None if there is none."""
+        """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None: there is none."""
         return self._running.current(name).skip()
 
     def stop(self) -> None:
