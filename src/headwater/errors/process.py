@@ -32,19 +32,26 @@ class CheckpointLost(ProcessError):
 
 
 class PipelineFailed(ProcessError):
-    """`batch` is its number, and where its inputs begin and end."""
+    """`where` is the user's own line; `batch` the one that is not done, `start` and `end` its inputs."""
 
     def __init__(
-        self, *, pipeline: str, why: str, where: str | None = None, batch: tuple[int, str, str] | None = None
+        self,
+        *,
+        pipeline: str,
+        why: str,
+        where: str | None = None,
+        batch: int | None = None,
+        start: str | None = None,
+        end: str | None = None,
     ) -> None:
         place = f"{where}: " if where else ""
-        inputs = f" in batch {batch[0]} ({batch[1] or 'the start'} to {batch[2]})" if batch else ""
-        skip = f", or leave this batch to the dead letters with `headwater view skip {pipeline}`" if batch else ""
+        inputs = f" in batch {batch} ({start or 'the start'} to {end})" if batch is not None else ""
+        skip = f", or leave this batch to the dead letters with `headwater view skip {pipeline}`" if inputs else ""
         super().__init__(
             f"{place}pipeline {pipeline!r} stopped{inputs}: {why}",
             do=f"Nothing is lost: mend the cause and run again, it goes on there{skip}",
         )
-        self.pipeline, self.why, self.where, self.batch = pipeline, why, where, batch
+        self.pipeline, self.why, self.where, self.batch, self.start, self.end = pipeline, why, where, batch, start, end
 
 
 class BadFrame(ProcessError):

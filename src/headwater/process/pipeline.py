@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwater.errors import HeadwaterError, PipelineFailed
 from headwater.log.position import Epoch, Position
@@ -212,19 +212,18 @@ class Pipeline:
                 check()
             except HeadwaterError as error:
                 return error
-        return PipelineFailed(
-            pipeline=self.name, why=_cause(str(told)), where=line_in(str(told), self.lane.where), batch=self._planned()
-        )
+        where = line_in(str(told), self.lane.where)
+        return PipelineFailed(pipeline=self.name, why=_cause(str(told)), where=where, **self._planned())
 
-    def _planned(self) -> tuple[int, str, str] | None:
+    def _planned(self) -> dict[str, Any]:
         """The batch that is not done, and its inputs."""
         assert self._job is not None
         checkpoint = Checkpoint(self._job.checkpoint, self._job.begin)
         planned = checkpoint.last_planned()
         if planned is None or planned == checkpoint.last_done():
-            return None
+            return {}
         progress = checkpoint.progress(planned)
-        return planned, str(progress.start), str(progress.end)
+        return {"batch": planned, "start": str(progress.start), "end": str(progress.end)}
 
     def stop(self) -> None:
         if self._query is not None:
