@@ -29,7 +29,15 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, ProcessError, SqlRefused
+from headwater.errors.process import (
+    BadFrame,
+    CheckpointLost,
+    JavaMissing,
+    PipelineFailed,
+    PlanChanged,
+    ProcessError,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -58,6 +66,7 @@ __all__ = [
     "CODES",
     "BackupFailed",
     "BadBackup",
+    "BadFrame",
     "BadKey",
     "BadLogUrl",
     "BadName",

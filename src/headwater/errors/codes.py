@@ -25,7 +25,7 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
+from headwater.errors.process import BadFrame, CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -82,6 +82,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     SqlRefused: (422, 2),
+    BadFrame: (422, 2),
     PlanChanged: (409, 4),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),

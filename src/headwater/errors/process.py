@@ -20,6 +20,13 @@ class SqlRefused(ProcessError):
         self.view, self.construct, self.line, self.column = view, construct, line, column
 
 
+class BadFrame(ProcessError):
+    """A frame, column or length of time that a function of `headwater.frames` cannot work with; told before it runs."""
+
+    def __init__(self, *, what: str, do: str) -> None:
+        super().__init__(what, do=do)
+
+
 class PlanChanged(ProcessError):
     def __init__(self, *, view: str, change: str) -> None:
         super().__init__(
