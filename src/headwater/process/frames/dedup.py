@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 def dedup(frame: DataFrame, columns: str | Sequence[str], *, within: str, time: str) -> DataFrame:
     """The first record of each value of `columns`; repetitions whose `time` is up to `within` later are left out.
 
-    Spark remembers a value until the watermark passes its time plus `within`, and the watermark itself runs `within`
-    behind: so a repetition later than that *may* still be left out, one within is left out for certain. A record that
-    comes more than `within` late is left out too. A frame that does not stream is refused.
+    Spark remembers a value until the watermark passes its time plus `within`, and forgets at the end of a batch; the
+    watermark itself runs `within` behind. So a repetition within is left out for certain, one later *may* be. A record
+    that comes more than `within` late is left out too. A frame that does not stream is refused.
     """
     delay = micros(within, what="within")
     keys = [columns] if isinstance(columns, str) else list(columns)

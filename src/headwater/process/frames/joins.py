@@ -56,6 +56,9 @@ def join_within(
     condition = (second >= first - apart) & (second <= first + apart)
     for key in keys:
         condition &= _named(key) == _named(inner[key])
+        if how == "full":
+            # Spark's full join of streams takes null for equal to null; for the other three it filters nulls itself.
+            condition &= _named(key).isNotNull() & _named(inner[key]).isNotNull()
     joined = left.join(renamed, condition, _SPARKS[how])
     return joined.select(*_output(left.columns, inner, keys, how))
 
