@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -116,7 +118,7 @@ def duck(sql: str, clicks: list[Row]) -> list[Row]:
     table = pa.Table.from_pylist([row | {"at": row["at"].replace(tzinfo=None)} for row in clicks])  # it is in UTC
     with duckdb.connect(":memory:") as connection:
         connection.register("clicks", table)
-        found = connection.execute(sql).to_arrow_table().to_pylist()
+        found = connection.sql(sql).to_arrow_table().to_pylist()
     return [row | {"s": row["s"].replace(tzinfo=UTC), "e": row["e"].replace(tzinfo=UTC)} for row in found]
 
 
@@ -138,8 +140,8 @@ GROUP BY ALL"""
 SESSION = """
 SELECT min("at") AS s, max("at") + INTERVAL 20 seconds AS e, page, count(*) AS n
 FROM (SELECT *, sum(opens::INT) OVER (PARTITION BY page ORDER BY "at" RANGE UNBOUNDED PRECEDING) AS number
-      FROM (SELECT *, ("at" - lag("at") OVER (PARTITION BY page ORDER BY "at") <= INTERVAL 20 seconds) IS NOT TRUE AS opens
-            FROM clicks))
+      FROM (SELECT *, ("at" - lag("at") OVER each_page <= INTERVAL 20 seconds) IS NOT TRUE AS opens
+            FROM clicks WINDOW each_page AS (PARTITION BY page ORDER BY "at")))
 GROUP BY page, number"""
 
 
@@ -167,6 +169,38 @@ def test_what_cannot_be_a_window_is_refused(streams: Streams) -> None:
         frames.flat_window(clicks)
     with pytest.raises(BadFrame, match="column 'page' is string, not a window"):
         frames.flat_window(clicks, "page")
+
+
+def test_the_documents_functions_are_accepted_by_spark(streams: Streams) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "frames.md").read_text()
+    named: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, named)
+
+    def stream(**columns: str) -> DataFrame:
+        return streams.of(schema=schema_of({name: kind for name, kind in columns.items() if name[0] != "_"}))
+
+    clicks = stream(at="timestamp", page="string", user_id="int64", took_ms="float64")
+    device = stream(happened="timestamp", sent="timestamp", received="timestamp").withColumnRenamed(
+        "received", "_appended_at"
+    )
+    minutes, seen = named["visitors_by_minute"](clicks), named["known_users"](clicks)
+    columns = {
+        "busy_pages": named["busy_pages"](clicks),
+        "readings_by_our_clock": named["readings_by_our_clock"](device),
+        "visits": named["visits"](clicks),
+        "bought_after_seen": named["bought_after_seen"](clicks, stream(user_id="int64", at="timestamp", sum="float64")),
+        "once": named["once"](stream(payment_id="string", at="timestamp")),
+        "visitors_by_minute": minutes,
+        "today": named["today"](minutes),
+        "known_users": seen,
+        "newcomers": named["newcomers"](clicks, seen),
+        "parsed": named["parsed"](stream(line="string", at="timestamp")),
+    }
+    assert set(columns) == {name for name, value in named.items() if inspect.isfunction(value)}
+    assert columns["busy_pages"].columns == ["window_start", "window_end", "page", "count"]
+    assert columns["bought_after_seen"].columns == ["user_id", "at", "page", "took_ms", "right_at", "sum"]
+    assert columns["parsed"].columns == ["name", "amount", "at", "_error", "_record"]
 
 
 # --- event time ---

@@ -38,7 +38,7 @@ def hopping(column: Column | str, size: str, *, every: str) -> Column:
 
 
 def session(column: Column | str, *, gap: str) -> Column:
-    """Windows that last as long as records of a group follow each other within less than `gap`; the end is the last
+    """Windows that last as long as records of a group follow each other within at most `gap`; the end is the last
     record's time plus `gap`. Spark keeps them in append mode only, and with another grouping column beside them."""
     return F.session_window(column, spark_text(micros(gap, what="gap"))).alias(WINDOW)
 
