@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwater.clock import Clock, system_clock
-from headwater.durations import Duration, microseconds
+from headwater.durations import Duration, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
@@ -216,7 +216,7 @@ class App:
                     what=f"stream {name!r} has a lateness for {topic!r}, which is no input with an event time",
                     do="Declare that topic with time='...'",
                 )
-            lateness.append((topic, microseconds(duration)))
+            lateness.append((topic, micros(duration, what="lateness", zero=True)))
         return tuple(lateness)
 
     # --- running ---

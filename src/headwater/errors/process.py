@@ -55,7 +55,11 @@ class PipelineFailed(ProcessError):
 
 
 class BadFrame(ProcessError):
-    """A function over frames that does not fit what it is declared to be."""
+    """A frame, column or length of time that cannot be worked with, or a function over frames that does not fit what it
+    is declared to be; told before anything runs."""
+
+    def __init__(self, *, what: str, do: str) -> None:
+        super().__init__(what, do=do)
 
 
 class BadFunction(ProcessError):

@@ -12,7 +12,8 @@ import pyarrow as pa
 from headwater.errors import BadFrame
 from headwater.log.evolution import widens
 from headwater.log.spec import Kind, TopicSpec
-from headwater.process.frames.sink import ERROR, RECORD, RowsSink, in_each_batch
+from headwater.process.frames.attempt import ERROR, RECORD
+from headwater.process.frames.sink import RowsSink, in_each_batch
 from headwater.process.frames.types import arrow_schema
 from headwater.process.functions import source_of, told_with_line
 from headwater.process.job import Job

@@ -20,6 +20,7 @@ from pyspark.sql.datasource import (
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 from headwater.log.topic import Topic
+from headwater.process.frames.attempt import ERROR, RECORD
 from headwater.process.job import Job
 from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
@@ -28,8 +29,6 @@ from headwater.records import to_batch
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ERROR, RECORD = "_error", "_record"
-"""Columns of `attempt`: a row that has an error is a dead letter."""
 STAGED_BYTES = 64 * 1024 * 1024
 """So much is gathered before it is made a chunk."""
 
