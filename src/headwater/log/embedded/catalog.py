@@ -70,6 +70,7 @@ CREATE TABLE cursors(
 CREATE TABLE deliveries(
   queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, receipt TEXT NOT NULL,
   until INTEGER NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY(queue, partition, "offset")) STRICT, WITHOUT ROWID;
+CREATE INDEX deliveries_by_time ON deliveries(queue, until);
 PRAGMA user_version = {FORMAT};
 """
 
