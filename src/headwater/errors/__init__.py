@@ -52,6 +52,7 @@ from headwater.errors.storage import (
     Pinned,
     StorageFailed,
     TargetNotEmpty,
+    UpgradeBlocked,
 )
 
 __all__ = [
@@ -99,6 +100,7 @@ __all__ = [
     "TooLarge",
     "TopicMismatch",
     "TopicNotFound",
+    "UpgradeBlocked",
     "UsageError",
     "VersionConflict",
     "ViewNotFound",

@@ -32,13 +32,14 @@ import pyarrow as pa
 
 from headwater.errors import BackupFailed, BadBackup, Corrupt, HeadwaterError, NewerFormat, StorageFailed
 from headwater.log.embedded import chunks
-from headwater.log.embedded.catalog import FORMAT, Catalog, _checksum_vfs
+from headwater.log.embedded.catalog import Catalog, _checksum_vfs
 from headwater.log.embedded.checking import Advance, Tally
 from headwater.log.embedded.cut import Cut, boundary
 from headwater.log.embedded.disk import Disk
 from headwater.log.embedded.log import EmbeddedLog
 from headwater.log.embedded.read import ends_at
 from headwater.log.embedded.rows import load_topics, newest_append
+from headwater.log.embedded.tables import FORMAT
 from headwater.log.embedded.verify import Verdict, check_records, files_in, listed_files, verify
 from headwater.log.embedded.whole import whole
 from headwater.log.position import Position

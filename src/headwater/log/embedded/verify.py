@@ -63,7 +63,7 @@ def verify(root: Path, *, disk: Disk | None = None, advance: Advance | None = No
     """Check the log in the folder `root`, by connections of its own: pages that others have cached prove nothing."""
     broken = broken_frame(root / "catalog.db-wal")
     try:
-        catalog = Catalog(root / "catalog.db")
+        catalog = Catalog(root / "catalog.db", as_is=True)
     except Corrupt as error:
         return Verdict.unreadable(error)
     try:
