@@ -59,12 +59,14 @@ CREATE TABLE deliveries(
   queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, receipt TEXT NOT NULL,
   until INTEGER NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY(queue, partition, "offset")) STRICT, WITHOUT ROWID;
 CREATE INDEX deliveries_by_time ON deliveries(queue, until);
+CREATE TABLE floors(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 PRAGMA user_version = {FORMAT};
 """
 
 STEPS = {
     1: """
 CREATE INDEX deliveries_by_time ON deliveries(queue, until);
+CREATE TABLE floors(name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 """,
 }
 """From each older format to the next, word for word what `TABLES` says of it."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import apsw
 import pyarrow as pa
 
 from headwater.errors import Pinned, TopicMismatch, TopicNotFound
+from headwater.log.embedded.floors import floor, raise_floor
 from headwater.log.embedded.rows import KnownTopic, load_topics, settings_text
 from headwater.log.evolution import evolved
 from headwater.log.spec import Settings, TopicSpec
@@ -31,11 +33,11 @@ def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:
         if found.spec.schema != spec.schema:
             return alter_in(catalog, spec.name, schema=spec.schema, settings=None)
         return found.spec
+    number = 1 + max(floor(catalog, "topic"), int(catalog.execute("SELECT coalesce(max(id), 0) FROM topics").get))
     catalog.execute(
-        "INSERT INTO topics(name, key, time, kind, partitions, settings) VALUES (?, ?, ?, ?, ?, ?)",
-        (spec.name, json.dumps(spec.key), spec.time, spec.kind, spec.partitions, settings_text(spec)),
+        "INSERT INTO topics(id, name, key, time, kind, partitions, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, spec.name, json.dumps(spec.key), spec.time, spec.kind, spec.partitions, settings_text(spec)),
     )
-    number = catalog.last_insert_rowid()
     _add_schema(catalog, number, 1, spec.schema)
     catalog.executemany(
         'INSERT INTO ends(topic, partition, start, "end", horizon, dropped) VALUES (?, ?, 0, 0, 0, 0)',
@@ -69,6 +71,9 @@ def delete_in(catalog: apsw.Connection, name: str, *, now: int) -> None:
     catalog.execute(
         "INSERT OR IGNORE INTO garbage SELECT file, ? FROM chunks WHERE topic = ? AND file IS NOT NULL", (now, known.id)
     )
+    last: Any = catalog.execute("SELECT max(generation) FROM groups WHERE topic = ?", (known.id,)).get
+    raise_floor(catalog, "generation", last or 0)
+    raise_floor(catalog, "topic", known.id)
     for table in ("chunks", "ends", "schemas", "versions", "groups", "members", "committed"):
         catalog.execute(f"DELETE FROM {table} WHERE topic = ?", (known.id,))
     catalog.execute("DELETE FROM topics WHERE id = ?", (known.id,))
