@@ -35,8 +35,14 @@ class Checkpoint:
         return Progress(start.position, self._end(batch).position)
 
     def last_planned(self) -> int | None:
-        offsets = self.folder / "offsets"
-        batches = [int(file.name) for file in offsets.iterdir() if file.name.isdigit()] if offsets.is_dir() else []
+        return self._last("offsets")
+
+    def last_done(self) -> int | None:
+        return self._last("commits")
+
+    def _last(self, kind: str) -> int | None:
+        folder = self.folder / kind
+        batches = [int(file.name) for file in folder.iterdir() if file.name.isdigit()] if folder.is_dir() else []
         return max(batches, default=None)
 
     def _end(self, batch: int) -> Snapshot:
@@ -49,7 +55,8 @@ class Checkpoint:
     def verify(self, log: Log, producer: str) -> None:
         """Before a run: what the checkpoint plans next must go on where the log's last append of this producer ended.
 
-        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind.
+        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind; and
+        a restored log may lag behind it: then it plans what the log cannot give, or believes done what is not there.
         """
         done: Covered | None = log.covered(producer)
         planned = self.last_planned()
@@ -70,3 +77,12 @@ class Checkpoint:
                 raise lost(f"batch {planned} does not begin where the log's last batch ended")
         else:
             raise lost(f"it stands at batch {planned}, the log at {done.sequence}")
+        finished = self.last_done()
+        if finished is not None and (done is None or finished > done.sequence):
+            raise lost(f"it says that batch {finished} is done, which the log does not have")
+        if planned is not None:
+            end = self.progress(planned).end
+            known = {spec.name for spec in log.topics()}
+            there = log.snapshot([name for name in end.topics if name in known]).position
+            if not there.covers(end):
+                raise lost(f"batch {planned} reads up to {end}, the log ends at {str(there) or 'nothing'}")

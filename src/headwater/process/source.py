@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from headwater.log.protocol import Log
 from headwater.process import duck
 from headwater.process.checkpoint import START, from_offset, to_offset
+from headwater.process.hold import held
 from headwater.process.job import Job
 from headwater.process.keyed.packing import bucket_labels, pack_by_key
 from headwater.process.plan import CHANGES
@@ -61,6 +63,8 @@ class PackedReader(DataSourceStreamReader):
         self._log.check(self._job.producer)
         after = from_offset(start)
         self._log.wait(after.number, IDLE_S)
+        if held(Path(self._job.folder).parents[1]):
+            return start
         snapshot = self._log.snapshot(self._job.inputs, after=after, max_rows=self._max_rows)
         return start if snapshot.position == after.position else to_offset(snapshot)
 

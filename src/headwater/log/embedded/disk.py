@@ -35,9 +35,9 @@ class Disk:
                 while left:
                     left = left[file.write(left) :]
                 self.sync(file.fileno())
-            self._sync_folder(path.parent)
+            self.sync_path(path.parent)
             if folder_is_new:
-                self._sync_folder(path.parent.parent)
+                self.sync_path(path.parent.parent)
         except OSError as error:
             raise StorageFailed(act="writing", file=str(path), why=error.strerror or str(error)) from error
 
@@ -80,12 +80,13 @@ class Disk:
     def sync(self, file: int) -> None:
         os.fsync(file)
 
-    def _sync_folder(self, path: Path) -> None:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    def sync_path(self, path: Path) -> None:
+        """A file's content, or the names in a folder."""
+        opened = os.open(path, os.O_RDONLY)
         try:
-            self.sync(folder)
+            self.sync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
 
     def _write_remote(self, name: str, data: pa.Buffer) -> None:
         """An archive is read back before anything refers to it: what fsspec makes durable is not ours to say."""
