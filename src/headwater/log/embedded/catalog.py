@@ -38,8 +38,14 @@ class Catalog:
     `write` is for one thread at a time: it is the committer's to see to that.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S, as_is: bool = False) -> None:
-        """A catalog that is not there is made, one of an older format upgraded; unless `as_is`: then only read it."""
+    def __init__(
+        self, path: Path, *, patience_s: float = PATIENCE_S, as_is: bool = False, check_wal: bool = False
+    ) -> None:
+        """A catalog that is not there is made, one of an older format upgraded; unless `as_is`: then only read it.
+
+        Who is the first to open it is refused (`Corrupt`) if its WAL is damaged: it would be cut off. With `check_wal`
+        the others look too, and find the frame in `broken_frame`.
+        """
         self.path = path
         self._as_is = as_is
         self._local = threading.local()
@@ -51,7 +57,9 @@ class Catalog:
             opened.callback(self._users.close)
             if not self._users.first:
                 self._users.share(patience_s=patience_s)
-            elif (frame := broken_frame(path.with_name(f"{path.name}-wal"))) is not None:
+            looks = self._users.first or check_wal
+            self.broken_frame = frame = broken_frame(path.with_name(f"{path.name}-wal")) if looks else None
+            if self._users.first and frame is not None:
                 raise Corrupt(what=f"frame {frame} of the catalog's WAL, with appends after it,", file=f"{path}-wal")
             with self._translated("opening"):
                 self._writer = self._connect()

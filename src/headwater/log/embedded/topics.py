@@ -11,21 +11,33 @@ import pyarrow as pa
 
 from headwater.errors import Pinned, TopicMismatch, TopicNotFound
 from headwater.log.embedded.floors import floor, raise_floor
-from headwater.log.embedded.rows import KnownTopic, load_topics, settings_text
+from headwater.log.embedded.rows import KnownTopic, load_topics, parse_settings, settings_text
 from headwater.log.evolution import evolved
 from headwater.log.spec import Settings, TopicSpec
 
 
-def find(catalog: apsw.Connection, name: str) -> KnownTopic:
-    topics = {known.spec.name: known for known in load_topics(catalog)}
-    if name not in topics:
-        raise TopicNotFound(topic=name, known=topics)
-    return topics[name]
+def find(catalog: apsw.Connection, name: str, *, cached: KnownTopic | None = None) -> KnownTopic:
+    """The topic as this transaction sees it; what is `cached`, if it is that still: an id is never given twice, all but
+    schema and settings is fixed, and schemas are only added."""
+    row: Any = catalog.execute(
+        "SELECT id, settings, (SELECT max(version) FROM schemas WHERE topic = id) FROM topics WHERE name = ?", (name,)
+    ).fetchone()
+    if row is None:
+        known = [str(other) for (other,) in catalog.execute("SELECT name FROM topics ORDER BY name")]
+        raise TopicNotFound(topic=name, known=known)
+    number, settings, version = row
+    if cached is not None and (cached.id, cached.version, cached.spec.settings) == (
+        number,
+        version,
+        parse_settings(settings),
+    ):
+        return cached
+    return next(load_topics(catalog, only=name))
 
 
 def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:
     """A declaration of what is there already may bring new columns or wider types; it cannot take any away."""
-    found = next((known for known in load_topics(catalog) if known.spec.name == spec.name), None)
+    found = next(load_topics(catalog, only=spec.name), None)
     if found is not None:
         difference = found.spec.fixed_difference(spec)
         if difference is not None:
