@@ -226,13 +226,13 @@ def chunks_without_sync() -> None:
 
 
 def names_of_chunks_without_sync() -> None:
-    real = Disk._sync_folder
+    real = Disk.sync_path
 
     def planted(self: Disk, path: Path) -> None:
         if path.parent.name != "chunks":
             real(self, path)
 
-    Disk._sync_folder = planted  # type: ignore[method-assign]
+    Disk.sync_path = planted  # type: ignore[method-assign]
 
 
 def names_of_folders_without_sync() -> None:

@@ -17,7 +17,7 @@ from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.read import Scan
 from headwater.log.embedded.transaction import Transaction
-from headwater.log.embedded.upkeep import rollup, swap
+from headwater.log.embedded.upkeep import rollup
 from headwater.log.protocol import Snapshot
 from headwater.testing.history import Client, History, Recorder, check
 from tests.crash.cast import TOPICS, prepare, values_of
@@ -62,10 +62,13 @@ def acknowledges_what_it_does_not_list(patch: pytest.MonkeyPatch) -> None:
 
 
 def drops_a_record_when_rolling_up(patch: pytest.MonkeyPatch) -> None:
-    def planted(log: Any, topic: Any, loaded: Any) -> Any:
-        return swap.write_records(log, topic, loaded, loaded.records.slice(1), loaded.offsets[1:])
+    real = rollup.write_chunk
 
-    patch.setattr(rollup, "write", planted)
+    def planted(log: Any, topic: Any, place: Any, records: Any) -> Any:
+        first, *others = records
+        return real(log, topic, replace(place, rows=place.rows - 1), [first.slice(1), *others])
+
+    patch.setattr(rollup, "write_chunk", planted)
 
 
 def forgets_who_appended(patch: pytest.MonkeyPatch) -> None:
@@ -78,11 +81,13 @@ def forgets_who_appended(patch: pytest.MonkeyPatch) -> None:
 
 
 def turns_records_around_when_rolling_up(patch: pytest.MonkeyPatch) -> None:
-    def planted(log: Any, topic: Any, loaded: Any) -> Any:
-        around = loaded.records.take(pa.array(range(loaded.records.num_rows - 1, -1, -1)))
-        return swap.write_records(log, topic, loaded, around, loaded.offsets)
+    real = rollup.write_chunk
 
-    patch.setattr(rollup, "write", planted)
+    def planted(log: Any, topic: Any, place: Any, records: Any) -> Any:
+        together = pa.concat_tables(list(records))
+        return real(log, topic, place, [together.take(pa.array(range(together.num_rows - 1, -1, -1)))])
+
+    patch.setattr(rollup, "write_chunk", planted)
 
 
 def refuses_what_it_has_done(patch: pytest.MonkeyPatch) -> None:

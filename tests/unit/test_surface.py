@@ -132,3 +132,18 @@ def test_no_file_holds_a_second_product() -> None:
         if (lines := len(file.read_text().splitlines())) > 400
     }
     assert long == {}
+
+
+def test_a_kafka_broker_for_tests_needs_no_duckdb_and_no_spark() -> None:
+    asked = "import sys, headwater.testing.kafka; print([m for m in ('duckdb', 'pyspark') if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_what_testing_offers_is_there() -> None:
+    from headwater import testing
+
+    for name in testing.__all__:
+        assert inspect.isclass(getattr(testing, name))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        testing.nothing  # noqa: B018

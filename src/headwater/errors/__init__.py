@@ -60,6 +60,7 @@ from headwater.errors.storage import (
     Pinned,
     StorageFailed,
     TargetNotEmpty,
+    UpgradeBlocked,
 )
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
@@ -112,6 +113,7 @@ __all__ = [
     "TooLarge",
     "TopicMismatch",
     "TopicNotFound",
+    "UpgradeBlocked",
     "UsageError",
     "VersionConflict",
     "VersionRefused",

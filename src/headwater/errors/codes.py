@@ -54,6 +54,7 @@ from headwater.errors.storage import (
     Pinned,
     StorageFailed,
     TargetNotEmpty,
+    UpgradeBlocked,
 )
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
@@ -79,6 +80,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     Corrupt: (500, 7),
     StorageFailed: (507, 7),
     NewerFormat: (500, 7),
+    UpgradeBlocked: (503, 6),
     BackupFailed: (500, 7),
     BadBackup: (500, 7),
     TargetNotEmpty: (409, 4),

@@ -7,6 +7,7 @@ commits/<batch>   written when it is done (step 6)
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from headwater.errors import CheckpointLost
@@ -69,7 +70,8 @@ class Checkpoint:
     def verify(self, log: Log, producer: str) -> None:
         """Before a run: what the checkpoint plans next must go on where the log's last append of this producer ended.
 
-        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind.
+        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind; and
+        a restored log may lag behind it: then it plans what the log cannot give, or believes done what is not there.
         """
         done: Covered | None = log.covered(producer)
         planned = self.last_planned()
@@ -93,6 +95,21 @@ class Checkpoint:
                 raise lost(f"batch {planned} does not begin where the log's last batch ended")
         else:
             raise lost(f"it stands at batch {planned}, the log at {done.sequence}")
+        self._verify_ends(log, done, planned, lost)
+
+    def _verify_ends(
+        self, log: Log, done: Covered | None, planned: int | None, lost: Callable[[str], CheckpointLost]
+    ) -> None:
+        """What it says is done stands in the log, and so does what it plans to read."""
+        finished = self.last_done()
+        if finished is not None and (done is None or finished > done.sequence):
+            raise lost(f"it says that batch {finished} is done, which the log does not have")
+        if planned is not None:
+            end = self.progress(planned).end
+            known = {spec.name for spec in log.topics()}
+            there = log.snapshot([name for name in end.topics if name in known]).position
+            if not there.covers(end):
+                raise lost(f"batch {planned} reads up to {end}, the log ends at {str(there) or 'nothing'}")
 
 
 def _total(position: Position) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
@@ -14,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
 from headwater.process.checkpoint import Checkpoint, from_offset, to_offset
+from headwater.process.hold import held
 from headwater.process.job import Job
 
 IDLE_S = 0.1
@@ -82,6 +84,8 @@ class LogReader(DataSourceStreamReader):
         self._job.reached("1 before", self._next_batch())
         after = from_offset(start)
         self._log.wait(after.number, IDLE_S)
+        if held(Path(self._job.folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
+            return start
         snapshot = self._log.snapshot(
             self._topics, after=after, max_rows=self._limits.rows, max_bytes=self._limits.bytes
         )

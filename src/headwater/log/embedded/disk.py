@@ -32,10 +32,10 @@ class Disk:
         made = [folder for folder in (self.root, *self.root.parents) if not folder.exists()]
         self.root.mkdir(parents=True, exist_ok=True)
         for folder in made:
-            self._sync_folder(folder.parent)
+            self.sync_path(folder.parent)
         if not made:  # by whoever made it, perhaps a moment ago; or we may not even look where it is
             with contextlib.suppress(PermissionError):
-                self._sync_folder(self.root.parent)
+                self.sync_path(self.root.parent)
 
     def write(self, name: str, data: pa.Buffer) -> None:
         """Make a new file with this content, durable together with its name before this returns.
@@ -57,7 +57,7 @@ class Disk:
                 self.sync(file.fileno())
             if new != path:
                 os.rename(new, path)
-            self._sync_folder(path.parent)
+            self.sync_path(path.parent)
             self._sync_names_of_folders(path.parent)
         except OSError as error:
             raise StorageFailed(act="writing", file=str(path), why=error.strerror or str(error)) from error
@@ -102,7 +102,7 @@ class Disk:
         """Make durable that these files were removed: after a power cut they do not come back."""
         for folder in {self._path(name).parent for name in names if "://" not in name or name.startswith(LOCAL)}:
             try:
-                self._sync_folder(folder)
+                self.sync_path(folder)
             except FileNotFoundError:
                 continue
             except OSError as error:
@@ -119,17 +119,18 @@ class Disk:
         and be about to sync them."""
         if folder not in self._durable_folders:
             for above in folder.parents:
-                self._sync_folder(above)
+                self.sync_path(above)
                 if above == self.root or os.path.ismount(above):
                     break
             self._durable_folders.add(folder)
 
-    def _sync_folder(self, path: Path) -> None:
-        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    def sync_path(self, path: Path) -> None:
+        """A file's content, or the names in a folder."""
+        opened = os.open(path, os.O_RDONLY)
         try:
-            self.sync(folder)
+            self.sync(opened)
         finally:
-            os.close(folder)
+            os.close(opened)
 
     def _write_remote(self, name: str, data: pa.Buffer) -> None:
         """An archive is read back before anything refers to it: what fsspec makes durable is not ours to say."""

@@ -86,7 +86,7 @@ class EmbeddedLog:
     def topic(self, name: str) -> TopicSpec:
         """As it is now, also if another process has altered it."""
         with self.catalog.read() as catalog:
-            known = topics.find(catalog, name)
+            known = topics.find(catalog, name, cached=self._known.get(name))
         self._known[name] = known
         return known.spec
 
@@ -170,6 +170,10 @@ class EmbeddedLog:
         while True:
             try:
                 return self.committer.append(wanted, now=self.clock())
+            except TopicNotFound:  # made anew, perhaps: the next append is to ask
+                for name in known:
+                    self._known.pop(name, None)
+                raise
             except NoRoom as full:
                 if time.monotonic() >= deadline:
                     raise Full(topic=full.topic, most_rows=full.most_rows, waited_s=timeout_s) from None

@@ -9,8 +9,8 @@ import apsw
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import Compacted, Corrupt, Missed
-from headwater.log.embedded import chunks
+from headwater.errors import Compacted, Corrupt, Missed, TopicNotFound
+from headwater.log.embedded import chunks, topics
 from headwater.log.embedded.bounds import Bounds, Ints
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.disk import Disk
@@ -51,6 +51,7 @@ class Scan:
 
     def _page(self, *, check_horizon: bool) -> list[tuple[Chunk, bytes | None, Bounds]]:
         with self._catalog.read() as catalog:
+            self._renew(catalog)
             self._check(catalog, check_horizon=check_horizon)
             where = 'partition = ? AND "end" > ? AND start < ?'
             given = (self._partition, self._next, self._end)
@@ -63,6 +64,13 @@ class Scan:
                 size += chunk.size if inlined else 0
                 page.append((chunk, chunk_data(catalog, chunk) if inlined else None, chunk_bounds(catalog, chunk)))
             return page
+
+    def _renew(self, catalog: apsw.Connection) -> None:
+        """Chunks that are listed now may have a schema that was not there when the scan began."""
+        known = topics.find(catalog, self._topic.spec.name, cached=self._topic)
+        if known.id != self._topic.id:
+            raise TopicNotFound(topic=known.spec.name)
+        self._topic = known
 
     def _check(self, catalog: apsw.Connection, *, check_horizon: bool) -> None:
         name, extent = self._topic.spec.name, extents_of(catalog, self._topic)[self._partition]

@@ -39,9 +39,10 @@ class KnownTopic:
         return self.spec.with_schema(self.schemas[version]).stored
 
 
-def load_topics(catalog: apsw.Connection) -> Iterator[KnownTopic]:
+def load_topics(catalog: apsw.Connection, *, only: str | None = None) -> Iterator[KnownTopic]:
     columns = "id, name, key, time, kind, partitions, settings"
-    rows: list[Any] = catalog.execute(f"SELECT {columns} FROM topics ORDER BY name").fetchall()
+    where, given = ("WHERE name = ?", (only,)) if only is not None else ("", ())
+    rows: list[Any] = catalog.execute(f"SELECT {columns} FROM topics {where} ORDER BY name", given).fetchall()
     for number, name, key, time, kind, partitions, settings in rows:
         schemas = {
             version: ipc.read_schema(pa.py_buffer(schema))
