@@ -36,7 +36,7 @@ def backup(
     position = Position.parse(at) if at else None
     opened = EmbeddedLog(existing(log))
     try:
-        with progress_bar("backing up") as advance:
+        with progress_bar("backing up", as_json=as_json) as advance:
             manifest = make(opened, to, at=position, along=DerivedFiles(), advance=advance)
     finally:
         opened.close()
@@ -50,7 +50,7 @@ def restore(
 ) -> None:
     """Make a log of a backup, with checkpoints and stores, all verified against what the backup says of itself. Whole
     or not there."""
-    with progress_bar("restoring") as advance:
+    with progress_bar("restoring", as_json=as_json) as advance:
         manifest = make_log(source, folder_of(to), advance=advance)
     _tell(manifest, f"restored to {to}", as_json=as_json)
 

@@ -14,6 +14,7 @@ import typer
 from pyarrow import ipc
 
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
+from headwater.cli.progress import progress_bar
 from headwater.errors import BadRequest, UsageError
 from headwater.log import Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
@@ -206,7 +207,8 @@ def forget(
     typed = {column: pa.scalar(value).cast(spec.schema.field(column).type).as_py() for column, value in given.items()}
     if not yes:
         typer.confirm(f"Forget all records of {typed} in {name}? This cannot be undone", abort=True)
-    done = _embedded(opened).upkeep.forget(name, keys=[typed])
+    with progress_bar("forgetting", as_json=as_json) as advance:
+        done = _embedded(opened).upkeep.forget(name, keys=[typed], advance=advance)
     write_rows([asdict(done)], as_json=as_json)
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import UsageError
+from headwater.log.embedded.checking import Advance, Tally
 from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, select_chunks
 from headwater.log.embedded.upkeep.garbage import orphans, remove_files
 from headwater.log.embedded.upkeep.rewriting import Rewriting, slices
@@ -50,6 +51,7 @@ def forget(
     *,
     keys: Sequence[Mapping[str, Any]] = (),
     condition: Condition | None = None,
+    advance: Advance | None = None,
 ) -> Forgotten:
     going = condition if condition is not None else _of_keys(topic, keys)
     records, rewritten = 0, 0
@@ -58,7 +60,9 @@ def forget(
         done = True
         with log.catalog.read() as catalog:
             listed = select_chunks(catalog, topic.id, "true", ())
+        tally = Tally(sum(chunk.size for chunk in listed), advance)  # of each pass anew; the last finds nothing
         for chunk in listed:
+            tally.advance(chunk.size)
             try:
                 if not any(_mask(going, some).any() for some in slices(log, topic, chunk)):
                     continue
