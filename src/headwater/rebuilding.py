@@ -78,7 +78,9 @@ def rebuild(
         say(build.line())
         versions.built(begun)
     if switch:
-        versions.switch(view)
+        for each in versions.switch(view):
+            if each.name in running.views:
+                running.serve(each)
     numbers = {(each.name, each.version) for each in begun}
     return [each for of in versions.all().values() for each in of if (each.name, each.version) in numbers]
 

@@ -88,6 +88,10 @@ class Running:
             spec = made
         return SqliteStore(version.store(self.folder), spec.schema, spec.key)
 
+    def serve(self, version: Version) -> None:
+        """The view answers from that version's store."""
+        self.views[version.name].serve_from(self.store_of(version))
+
     def stop(self) -> None:
         self._stopped.set()
 
@@ -143,6 +147,8 @@ class Running:
             # 1. Everything that can be refused is refused before anything starts.
             for pipeline in pipelines:
                 pipeline.prepare()
+                if pipeline.name in self.views:
+                    self.serve(pipeline.version)
             # 2. The server: appends are taken and views answer while Spark is still starting.
             if http is not None:
                 stack.callback(self._serve(topics, http, say))

@@ -197,3 +197,12 @@ def test_headwaters_own_topics_are_listed_only_where_asked_for(versions: Version
     assert "_headwater.pipelines" in [row["topic"] for row in whole]
     missing = CliRunner().invoke(topic.cli, ["read", "nope", "--log", log]).exception
     assert "_headwater" not in str(missing)
+
+
+def test_a_run_serves_the_version_that_it_runs_though_another_was_open(versions: Versions, file: Path) -> None:
+    with load_app(file) as app:
+        view, (first, second) = app.views["by_page"], versions.of("by_page")
+        assert view.store.path == first.store(app.folder)  # type: ignore[attr-defined]
+        app._running.serve(second)
+        assert view.store.path == second.store(app.folder)  # type: ignore[attr-defined]
+        assert view.read().num_rows == 0
