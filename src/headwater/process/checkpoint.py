@@ -75,8 +75,9 @@ class Checkpoint:
         """
         done: Covered | None = log.covered(producer)
         planned = self.last_planned()
-        if done is not None and done.sequence == BEFORE_FIRST:
-            self._begin = Snapshot(AppendNumber(0), done.progress.end)
+        begun = log.covered(producer, sequence=BEFORE_FIRST)
+        if begun is not None:
+            self._begin = Snapshot(AppendNumber(0), begun.progress.end)
 
         def lost(why: str) -> CheckpointLost:
             return CheckpointLost(pipeline=producer, why=why)
