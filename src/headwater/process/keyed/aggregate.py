@@ -15,7 +15,7 @@ import pyarrow as pa
 from headwater.log.keyhash import distinct, key_hash
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
-from headwater.process.keyed.operator import State
+from headwater.process.keyed.operator import Answer, State
 from headwater.records import WEIGHT
 
 ROWS = "_rows"
@@ -35,7 +35,7 @@ class Aggregate:
 
     revision = 1
 
-    def step(self, state: State, changes: Mapping[int, pa.Table]) -> pa.Table:
+    def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         rows = changes.get(0, self.input.empty_table())
         delta = self._group_changes(rows)
         for name, column in self.distinct:
@@ -44,7 +44,7 @@ class Aggregate:
         hashes = key_hash([delta.column(key) for key in self.keys])
         answer = self._answer(delta, groups.gather(distinct(hashes)))
         groups.add(delta, hashes)
-        return answer
+        return Answer(answer)
 
     def _group_changes(self, rows: pa.Table) -> pa.Table:
         counted = "".join(
