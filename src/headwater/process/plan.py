@@ -29,6 +29,8 @@ class Read:
     columns: tuple[str, ...]
     sql: str
     key: tuple[str, ...]
+    metadata: bool = False
+    """Whether the changes also have `_partition` and `_offset`: where in the log each record stands."""
 
 
 @dataclass(frozen=True)
