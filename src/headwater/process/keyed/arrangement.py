@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from headwater.log.keyhash import Hashes, key_hash
 from headwater.process.keyed import merging
-from headwater.process.keyed.bykey import Mask
+from headwater.process.keyed.bykey import Mask, taken
 from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, divide, run_size, write_run
 from headwater.process.keyed.combining import GONE, HASH, Shape
 from headwater.process.keyed.manifest import Manifest
@@ -55,7 +55,7 @@ class Arrangement:
             rows = self._chunks.load(ref)
             positions = _positions(rows[HASH].to_numpy(), near)
             if len(positions):
-                found.append(rows.take(positions))
+                found.append(taken(rows, positions))
         return pa.concat_tables(found)
 
     # --- changing ---

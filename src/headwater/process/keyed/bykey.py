@@ -47,7 +47,8 @@ def by_key(rows: pa.Table, key: Sequence[str], hashes: Hashes, within: Sequence[
         columns = [column[among] for column in reversed(within)]
         order[repeated] = among[np.lexsort((*columns, ordered[repeated]))]
         pairs = np.flatnonzero(same)
-        if not same_keys(rows.take(order[pairs]), rows.take(order[pairs + 1]), key).all():
+        keys = rows.select(list(key))
+        if not same_keys(keys.take(order[pairs]), keys.take(order[pairs + 1]), key).all():
             ranks = _ranks(rows, key)
             order = np.lexsort((*reversed(within), ranks, hashes))
             same &= ranks[order[1:]] == ranks[order[:-1]]
@@ -70,7 +71,7 @@ def matched(
     if (
         (hashes[1:] > hashes[:-1]).all()
         and (among_hashes[1:] > among_hashes[:-1]).all()
-        and same_keys(rows.take(pairs), among.take(places[pairs]), key).all()
+        and same_keys(taken(rows.select(list(key)), pairs), taken(among.select(list(key)), places[pairs]), key).all()
     ):
         return np.where(found, places, 0), found
     on = " AND ".join(f"a.{duck.quoted(name)} IS NOT DISTINCT FROM b.{duck.quoted(name)}" for name in key)
@@ -80,6 +81,13 @@ def matched(
         b=_numbered(among, key),
     )["row"]
     return place.fill_null(0).to_numpy(), place.is_valid().to_numpy()
+
+
+def taken(rows: pa.Table, places: Ints) -> pa.Table:
+    """The rows at these places; all of them in their order is the table as it is, which happens often and is free."""
+    if len(places) == rows.num_rows and (places == np.arange(len(places))).all():
+        return rows
+    return rows.take(places)
 
 
 def same_keys(a: pa.Table, b: pa.Table, key: Sequence[str]) -> Mask:

@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from headwater.log.keyhash import Hashes
 from headwater.process import duck
-from headwater.process.keyed.bykey import Mask, by_key
+from headwater.process.keyed.bykey import Ints, Mask, by_key, taken
 
 HASH = "_hash"
 GONE = "_gone"
+
+_SMALLEST = -(2**63)
 
 Elsewhere = Callable[[Hashes], Mask]
 """Which of these hashes have rows outside of what is being merged."""
@@ -51,13 +53,12 @@ class Shape:
             return newest.filter(pa.array(~self._forgettable(newest, elsewhere)))
         if self.additive and (self.compact or _negative(rows, self.additive)):
             rows = self._summed(rows)
-        return rows.take(np.argsort(rows[HASH].to_numpy(), kind="stable"))
+        return taken(rows, np.argsort(rows[HASH].to_numpy(), kind="stable"))
 
     def newest_of(self, rows: pa.Table) -> pa.Table:
         """Each key once, by its newest row, be it `_gone` or not; sorted by hash."""
-        within = [rows[name].cast(pa.int64()).to_numpy() for name in self.newest]
-        within.append(rows[GONE].to_numpy())
-        return rows.take(by_key(rows, self.key, rows[HASH].to_numpy(), within).last)
+        within = [*(ints(rows, name) for name in self.newest), rows[GONE].to_numpy()]
+        return taken(rows, by_key(rows, self.key, rows[HASH].to_numpy(), within).last)
 
     def _forgettable(self, newest: pa.Table, elsewhere: Elsewhere) -> Mask:
         """A row that says "there is none" may go once no other row of its key is left for it to speak of."""
@@ -72,6 +73,13 @@ class Shape:
         some = " OR ".join(f"sum({duck.quoted(name)}) <> 0" for name in self.additive)
         answer = duck.run(f"SELECT {duck.columns(own)}, {sums} FROM rows GROUP BY ALL HAVING {some}", rows=rows)
         return answer.select(self.stored.names).cast(self.stored)
+
+
+def ints(rows: pa.Table, name: str) -> Ints:
+    """A column of whole numbers or times as numbers; null is the smallest."""
+    column = rows[name].cast(pa.int64())
+    numbers: Ints = (column.fill_null(_SMALLEST) if column.null_count else column).to_numpy()
+    return numbers
 
 
 def _negative(rows: pa.Table, additive: tuple[str, ...]) -> bool:
