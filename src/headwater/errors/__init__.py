@@ -29,7 +29,15 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, ProcessError, SqlRefused
+from headwater.errors.process import (
+    CheckpointLost,
+    FunctionFailed,
+    JavaMissing,
+    PipelineFailed,
+    PlanChanged,
+    ProcessError,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -73,6 +81,7 @@ __all__ = [
     "Corrupt",
     "Fenced",
     "Full",
+    "FunctionFailed",
     "GroupNotFound",
     "HeadwaterError",
     "JavaMissing",

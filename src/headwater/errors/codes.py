@@ -25,7 +25,14 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
+from headwater.errors.process import (
+    CheckpointLost,
+    FunctionFailed,
+    JavaMissing,
+    PipelineFailed,
+    PlanChanged,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -85,6 +92,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     PlanChanged: (409, 4),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
+    FunctionFailed: (500, 1),
     JavaMissing: (500, 8),
     ViewNotFound: (404, 3),
     BadKey: (422, 2),

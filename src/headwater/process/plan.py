@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.log import keyhash
-from headwater.process import duck
+from headwater.process import duck, functions
 from headwater.process.keyed.operator import Operator
 
 BUCKETS = 4
@@ -62,11 +63,21 @@ class Plan:
 def _described(part: Any) -> Any:
     if isinstance(part, pa.Schema):
         return [[field.name, str(field.type)] for field in part]
-    if isinstance(part, tuple):
+    if isinstance(part, tuple | list):
         return [_described(item) for item in part]
+    if isinstance(part, Mapping):
+        return ["mapping", [[_described(name), _described(part[name])] for name in sorted(part, key=repr)]]
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         fields = {field.name: _described(getattr(part, field.name)) for field in dataclasses.fields(part)}
         if isinstance(part, Plan):
             del fields["sql"]  # the plan is what counts, not how its text was laid out
         return [type(part).__name__, getattr(part, "revision", None), fields]
-    return part
+    return functions.described(part, _described) if callable(part) else _value(part)
+
+
+def _value(part: Any) -> Any:
+    """Times, decimals and the like by their value; of anything else its repr could be an address."""
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    kind: Any = type(part)
+    return [kind.__qualname__, "" if kind.__repr__ is object.__repr__ else repr(part)]
