@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headwater.log import open_log
 from headwater.log.protocol import Log, Producer
+from headwater.process import functions
 from headwater.process.plan import Plan
 
 
@@ -40,7 +41,7 @@ class Job:
         return Path(self.folder) / "cache"
 
     def dump(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
+        return base64.b64encode(functions.dumped(self)).decode()
 
     @staticmethod
     @lru_cache(maxsize=64)
