@@ -27,7 +27,7 @@ class Join:
     output: str
     where: str | None
 
-    revision = 1
+    revision = 2
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))
