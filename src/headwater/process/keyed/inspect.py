@@ -10,6 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ def write(folder: Path, level: int, bucket: int, operator: Operator, manifests: 
         part.write_text(json.dumps(told))
         os.replace(part, path)
     except OSError:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
