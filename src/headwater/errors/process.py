@@ -70,6 +70,37 @@ class BadFunction(ProcessError):
         self.where, self.why = where, why
 
 
+class FunctionFailed(ProcessError):
+    """A user's own function raised, or returned what its columns do not allow.
+
+    `offset` and `last_offset` are those of the record, or of the first and the last of the records it was given.
+    """
+
+    def __init__(
+        self,
+        *,
+        pipeline: str,
+        key: object,
+        topic: str,
+        partition: int,
+        offset: int,
+        last_offset: int,
+        error: str,
+        trace: tuple[str, ...],
+    ) -> None:
+        several = last_offset != offset
+        records = f"the records at offsets {offset} to {last_offset}" if several else f"the record at offset {offset}"
+        what = f"pipeline {pipeline!r}: its function failed on {records} of {topic!r}, partition {partition}, key {key}"
+        at = f", at {trace[-1]}" if trace else ""
+        more = "".join(f"\n  {frame}" for frame in trace) if len(trace) > 1 else ""
+        super().__init__(
+            f"{what}: {error}{at}{more}",
+            do="Mend the function, or say on_error='dead' to put such records aside. Nothing of this batch was kept",
+        )
+        self.pipeline, self.key, self.topic, self.partition = pipeline, key, topic, partition
+        self.offset, self.last_offset, self.error, self.trace = offset, last_offset, error, trace
+
+
 class JavaMissing(ProcessError):
     def __init__(self, *, found: str) -> None:
         super().__init__(

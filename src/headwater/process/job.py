@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from pyspark import cloudpickle
-
 from headwater.log import open_log
 from headwater.log.position import START, Position
 from headwater.log.protocol import Log, Producer, Progress
+from headwater.process import functions
 from headwater.process.failpoint import Failpoint, Step
 from headwater.process.plan import Plan
 
@@ -74,8 +73,7 @@ class Job:
             self.failpoint.reached(step, batch, self.name)
 
     def dump(self) -> str:
-        # Not pickle: functions of a user's file, which workers cannot import, travel whole.
-        return base64.b64encode(cloudpickle.dumps(self)).decode()  # type: ignore[no-untyped-call]
+        return base64.b64encode(functions.dumped(self)).decode()
 
     @staticmethod
     @lru_cache(maxsize=64)

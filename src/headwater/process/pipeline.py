@@ -15,12 +15,12 @@ from headwater.log.position import Epoch, Position
 from headwater.log.protocol import Log, Producer, Progress
 from headwater.process.checkpoint import BEFORE_FIRST, Checkpoint
 from headwater.process.failpoint import Failpoint
-from headwater.process.functions import line_in
 from headwater.process.job import Job
 from headwater.process.lane import Lane, first_version
 from headwater.process.side import dead_topic, late_topic
 from headwater.process.sink import pin_inputs
 from headwater.process.source import Limits
+from headwater.process.userlines import line_in
 from headwater.process.version import Version
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.log import keyhash
-from headwater.process import duck
+from headwater.process import duck, functions
 from headwater.process.keyed.operator import Operator
 
 BUCKETS = 4
@@ -63,20 +63,30 @@ class Plan:
         Dataclasses are `[name, revision, {field: value}]`; see `process.diff` for the words.
         """
         return {
-            "plan": _described(self),
+            "plan": described_part(self),
             "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION},
             "sql": self.sql,
         }
 
 
-def _described(part: Any) -> Any:
+def described_part(part: Any) -> Any:
     if isinstance(part, pa.Schema):
         return [[field.name, str(field.type)] for field in part]
-    if isinstance(part, tuple):
-        return [_described(item) for item in part]
+    if isinstance(part, tuple | list):
+        return [described_part(item) for item in part]
+    if isinstance(part, Mapping):
+        return ["mapping", [[described_part(name), described_part(part[name])] for name in sorted(part, key=repr)]]
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
-        fields = {field.name: _described(getattr(part, field.name)) for field in dataclasses.fields(part)}
+        fields = {field.name: described_part(getattr(part, field.name)) for field in dataclasses.fields(part)}
         if isinstance(part, Plan):
             del fields["sql"]  # the plan is what counts, not how its text was laid out
         return [type(part).__name__, getattr(part, "revision", None), fields]
-    return part
+    return functions.described(part, described_part) if callable(part) else _value(part)
+
+
+def _value(part: Any) -> Any:
+    """Times, decimals and the like by their value; of anything else its repr could be an address."""
+    if part is None or isinstance(part, bool | int | float | str):
+        return part
+    kind: Any = type(part)
+    return [kind.__qualname__, "" if kind.__repr__ is object.__repr__ else repr(part)]

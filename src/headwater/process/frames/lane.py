@@ -12,12 +12,14 @@ import pyarrow as pa
 from headwater.errors import BadFrame
 from headwater.log.evolution import widens
 from headwater.log.spec import Kind, TopicSpec
+from headwater.process import functions
 from headwater.process.frames.attempt import ERROR, RECORD
 from headwater.process.frames.sink import RowsSink, in_each_batch
 from headwater.process.frames.types import arrow_schema
-from headwater.process.functions import source_of, told_with_line
 from headwater.process.job import Job
+from headwater.process.plan import described_part
 from headwater.process.source import Limits
+from headwater.process.userlines import told_with_line
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +54,8 @@ class FramesLane:
 
     def described(self) -> dict[str, Any]:
         return {
-            "function": source_of(self.function),
+            "source": functions.source(self.function),
+            "function": described_part(self.function),
             "inputs": [list(each) for each in self.bound],
             "columns": [[field.name, str(field.type)] for field in self.schema] if self.schema else None,
             "key": list(self.key),

@@ -9,11 +9,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headwater.process.job import Job
+from headwater.process.keyed.bucket import DEAD as DEAD_LETTERS
 from headwater.process.keyed.packing import unpack
 from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
-
-DEAD_PORT = 1
 
 
 class BlobWriter(DataSourceStreamArrowWriter):
@@ -29,9 +28,9 @@ class BlobWriter(DataSourceStreamArrowWriter):
                 blobs.setdefault((port, partition), []).append(blob)
         parts = []
         for (port, partition), packed in sorted(blobs.items()):
-            name, stored = (self._job.dead_topic, DEAD) if port == DEAD_PORT else (topic.name, topic.stored)
+            name, stored = (self._job.dead_topic, DEAD) if port == DEAD_LETTERS else (topic.name, topic.stored)
             rows = unpack(packed).select(stored.names).cast(stored).combine_chunks()
-            place = 0 if port == DEAD_PORT else partition
+            place = 0 if port == DEAD_LETTERS else partition
             for records in rows.to_batches():
                 parts.append(log.stage(name, place, records, producer=self._job.producer))
         return Staged(parts)

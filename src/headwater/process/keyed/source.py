@@ -11,15 +11,14 @@ from pyspark.sql.datasource import DataSource, InputPartition
 
 from headwater.process import duck
 from headwater.process.job import Job
-from headwater.process.keyed.packing import bucket_labels, pack, pack_by_key
+from headwater.process.keyed.bucket import WATERMARK, pack_watermark
+from headwater.process.keyed.packing import bucket_labels, pack_by_key
 from headwater.process.lateness import admitted, watermark
 from headwater.process.plan import CHANGES, Plan, Read
 from headwater.process.source import Limits, LogReader, Task
 from headwater.records import OFFSET, PARTITION
 
 SCHEMA = "bucket int, port int, data binary"
-WATERMARK = -1
-"""The port on which every bucket is told how far event time is."""
 
 
 class PackedReader(LogReader):
@@ -43,8 +42,7 @@ class PackedReader(LogReader):
         if partition.first and self._job.lateness:
             passed = watermark(self._job, partition.end)
             if passed is not None:
-                told = pack(pa.table({"watermark": pa.array([passed], pa.int64())}))
-                yield _blobs(list(labels), WATERMARK, [told] * len(labels))
+                yield _blobs(list(labels), WATERMARK, [pack_watermark(passed)] * len(labels))
 
     def _batches(self, read: Read, task: Task) -> Iterator[pa.RecordBatch]:
         spec = self._log.topic(read.topic)
