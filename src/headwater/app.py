@@ -100,6 +100,77 @@ class App:
         plan = plan_view(name, sql, {topic.name: topic.spec for topic in self._topics.values()}, key=_names(key))
         return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
 
+    def latest(
+        self,
+        name: str,
+        *,
+        of: str | Topic,
+        key: Key = None,
+        by: Literal["log", "time"] = "log",
+        retain: Duration | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> View:
+        """A view: the newest record of each key of a stream, or the rows of an upsert table.
+
+        Newest in the log or, with by="time", in event time. With `retain`, keys that have been quiet for that long, in
+        event time, leave; what comes later than that goes to `<name>.late`.
+        """
+        self._new(name, "view")
+        from headwater.process.keyed.lane import KeyedLane
+        from headwater.process.keyed.plans import latest_plan
+
+        topic = self._source(of)
+        plan = latest_plan(name, topic, _names(key) or topic.key, by=by, retain=self._retain(topic, retain, name))
+        lane = KeyedLane(plan, lateness=self._lateness((topic.name,), retain, name))
+        return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
+
+    def fold(
+        self,
+        name: str,
+        columns: Columns,
+        *,
+        of: str | Topic,
+        initial: Mapping[str, Any],
+        key: Key = None,
+        by: Literal["record", "arrow"] = "record",
+        on_error: Literal["stop", "dead"] = "stop",
+        retain: Duration | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Callable[[Function], Function]:
+        """A view of what the decorated function makes of each key's records: `function(state, record) -> state`.
+
+        State and record are dicts; with by="arrow" the function gets a table of all new records of a key. The view has
+        the key and `columns`, which begin as `initial`. A record on which it raises stops the pipeline or, with
+        on_error="dead", goes to `<name>.dead`. `retain` as in `latest`.
+        """
+        self._new(name, "view")
+
+        def declare(function: Function) -> Function:
+            from headwater.process.keyed.lane import KeyedLane
+            from headwater.process.keyed.plans import fold_plan
+
+            topic = self._source(of)
+            plan = fold_plan(
+                name,
+                topic,
+                _names(key) or topic.key,
+                columns=schema_of(columns),
+                initial=initial,
+                function=function,
+                by=by,
+                on_error=on_error,
+                retain=self._retain(topic, retain, name),
+            )
+            lateness = self._lateness((topic.name,), retain, name)
+            where = getattr(getattr(function, "__code__", None), "co_filename", None)
+            lane = KeyedLane(plan, lateness=lateness, dead_letters=on_error == "dead", where=where)
+            self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
+            return function
+
+        return declare
+
     def stream(
         self,
         name: str,
@@ -195,6 +266,16 @@ class App:
             raise UsageError(
                 what=f"{name!r} does not say its columns, and has not run yet", do=f"Give {name!r} its columns"
             ) from None
+
+    def _source(self, of: str | Topic) -> TopicSpec:
+        name = of if isinstance(of, str) else of.name
+        spec = self._known(name)
+        if spec is None:
+            raise UsageError(what=f"{name!r} is no topic of this app", do="Declare it before")
+        return spec
+
+    def _retain(self, topic: TopicSpec, retain: Duration | None, name: str) -> int | None:
+        return dict(self._lateness((topic.name,), retain, name)).get(topic.name)
 
     def _kind(self, name: str) -> Kind:
         if name in self._topics:

@@ -133,6 +133,18 @@ def drop(
 
 
 @cli.command()
+def state(name: Name, app: AppFile, as_json: Json = False) -> None:
+    """How much state the current version of a view holds, by operator, bucket and arrangement."""
+    from headwater.process.keyed.inspect import summary
+
+    with load_app(app) as loaded:
+        version = _versions(loaded).current(name)
+        if version is None:
+            raise ViewNotFound(view=name, known=loaded.derived)
+        write_rows(summary(version.folder(loaded.folder)), as_json=as_json)
+
+
+@cli.command()
 def skip(name: Name, app: AppFile, as_json: Json = False) -> None:
     """Give up the batch at which a view or stream stopped: the next run sends its records to NAME.dead and goes on."""
     with load_app(app) as loaded:

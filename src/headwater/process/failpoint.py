@@ -1,7 +1,8 @@
 """Named points of the protocol where a test makes a run fail: so that each step's crash is one that can be repeated.
 
 Steps are those of docs/guarantees.md: "2 before" is when a task has read nothing yet, "3 after" when the append is
-durable and Spark does not know. Steps 1 and 6 are Spark's own: around them a test changes the checkpoint instead.
+durable and Spark does not know; 4 and 5 are inside of the append. After "3 after" comes only Spark's own step 6, and
+step 7 is the store's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from headwater.errors import PipelineFailed
 
-Step = Literal["1 before", "1 after", "2 before", "2 after", "3 before", "3 after", "7 before", "7 after"]
+Step = Literal["1 before", "1 after", "2 before", "2 after", "3 before", "3 after"]
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from headwater.log import open_log
 from headwater.log.position import START, Position
 from headwater.log.protocol import Log, Producer, Progress
 from headwater.process import functions
+from headwater.process.checkpoint import Checkpoint
 from headwater.process.failpoint import Failpoint, Step
 from headwater.process.plan import Plan
 
@@ -68,9 +69,10 @@ class Job:
             (first, last) == (skip.start.only(topics), skip.end.only(topics)) and first != last for skip in self.skips
         )
 
-    def reached(self, step: Step, batch: int) -> None:
+    def reached(self, step: Step) -> None:
         if self.failpoint is not None:
-            self.failpoint.reached(step, batch, self.name)
+            done = Checkpoint(self.checkpoint).last_done()
+            self.failpoint.reached(step, 0 if done is None else done + 1, self.name)
 
     def dump(self) -> str:
         return base64.b64encode(functions.dumped(self)).decode()

@@ -32,10 +32,10 @@ def parts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
 def append_batch(job: Job, parts: Iterable[Part], batch: int) -> None:
     checkpoint = Checkpoint(job.checkpoint, job.begin)
     progress = checkpoint.progress(batch)
-    job.reached("3 before", batch)
+    job.reached("3 before")
     log = job.log()
     log.append([*parts, *side_parts(job, progress)], producer=job.producer, sequence=batch, progress=progress)
-    job.reached("3 after", batch)
+    job.reached("3 after")
     # Until Spark has marked this batch done (step 6) it may run again: upkeep leaves its inputs.
     pin_inputs(job, progress.start, checkpoint.end(batch - 1).number)
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
-from headwater.process.checkpoint import Checkpoint, from_offset, to_offset
+from headwater.process.checkpoint import from_offset, to_offset
 from headwater.process.hold import held
 from headwater.process.job import Job
 
@@ -81,7 +81,7 @@ class LogReader(DataSourceStreamReader):
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
         self._log.check(self._job.producer)  # step 5: a run that was overtaken plans nothing more
-        self._job.reached("1 before", self._next_batch())
+        self._job.reached("1 before")
         after = from_offset(start)
         self._log.wait(after.number, IDLE_S)
         if held(Path(self._job.folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
@@ -91,14 +91,8 @@ class LogReader(DataSourceStreamReader):
         )
         return start if snapshot.position == after.position else to_offset(snapshot)
 
-    def _next_batch(self) -> int:
-        if self._job.failpoint is None:
-            return 0
-        done = Checkpoint(self._job.checkpoint).last_done()
-        return 0 if done is None else done + 1
-
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
-        self._job.reached("1 after", self._next_batch())
+        self._job.reached("1 after")
         first, last = from_offset(start).position, from_offset(end).position
         if self._job.skipped(first, last, self._topics):
             return [Task((), first, last)]
@@ -117,7 +111,7 @@ class LogReader(DataSourceStreamReader):
 
     def begun(self) -> None:
         """Called by a lane when a task begins to read (step 2)."""
-        self._job.reached("2 before", self._next_batch())
+        self._job.reached("2 before")
 
 
 def _shares(ranges: Sequence[Range], cores: int) -> Iterator[Sequence[Range]]:

@@ -57,6 +57,7 @@ def stage_rows(job: Job, batches: Iterator[pa.RecordBatch]) -> Staged:
             size = 0
     if gathered:
         put()
+    job.reached("2 after")
     return Staged(parts)
 
 

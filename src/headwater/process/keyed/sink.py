@@ -33,6 +33,7 @@ class BlobWriter(DataSourceStreamArrowWriter):
             place = 0 if port == DEAD_LETTERS else partition
             for records in rows.to_batches():
                 parts.append(log.stage(name, place, records, producer=self._job.producer))
+        self._job.reached("2 after")
         return Staged(parts)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
