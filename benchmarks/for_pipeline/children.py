@@ -9,8 +9,11 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -97,11 +100,61 @@ def _run(work: Callable[..., Any], arguments: tuple[object, ...], pipe: Connecti
         pipe.send(("error", traceback.format_exc()))
 
 
-def told_to_stop(pipe: Connection, within_s: float) -> bool:
-    return pipe.poll(within_s)
+class Stopwatch:
+    """Seconds of each lap, and how many cores others had in them: on a shared machine a rate says little without."""
+
+    def __init__(self) -> None:
+        self._laps: list[tuple[float, float]] = []
+
+    @contextmanager
+    def lap(self) -> Iterator[None]:
+        start, busy, own = time.monotonic(), _busy_s(), tree_cpu_s(os.getpid())
+        yield
+        took = time.monotonic() - start
+        self._laps.append((took, max(0.0, _busy_s() - busy - (tree_cpu_s(os.getpid()) - own)) / took))
+
+    @property
+    def last_s(self) -> float:
+        return self._laps[-1][0]
+
+    def rates(self, rows: int, *, skip: int = 1) -> dict[str, Any]:
+        """Rows a second without the first laps: the median counts, all are told."""
+        counted = self._laps[skip:]
+        rates = [round(rows / took) for took, _ in counted]
+        others = round(statistics.median(cores for _, cores in counted), 2)
+        return {"rows_per_s": round(statistics.median(rates)), "rounds": rates, "cores_of_others": others}
+
+    def first_rate(self, rows: int) -> int:
+        return round(rows / self._laps[0][0])
 
 
-def rates_of(rows: int, seconds: Iterable[float]) -> dict[str, Any]:
-    """Rows a second: the median counts, all are told."""
-    rates = [round(rows / each) for each in seconds]
-    return {"rows_per_s": round(statistics.median(rates)), "rounds": rates}
+def processes_below(root: int) -> list[int]:
+    """`root` and all that it has started, and so on."""
+    children: dict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                children[_stat(int(entry.name))[0]].append(int(entry.name))
+    found = [root]
+    for pid in found:
+        found += children[pid]
+    return found
+
+
+def tree_cpu_s(root: int) -> float:
+    total = 0.0
+    for pid in processes_below(root):
+        with suppress(OSError):
+            total += _stat(pid)[1]
+    return total
+
+
+def _stat(pid: int) -> tuple[int, float]:
+    """A process's parent, and the CPU seconds of itself and of those that it has seen end."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[1]), sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def _busy_s() -> float:
+    user, nice, system, _idle, _wait, *interrupts = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8])
+    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")

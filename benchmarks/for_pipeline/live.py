@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import headwater as hw
-from for_pipeline.children import Child, Deadline
+from for_pipeline.children import Child, Deadline, processes_below
 from for_pipeline.ours import make_app
 from for_pipeline.records import clicks
 from headwater.log.position import AppendNumber, Position
@@ -206,19 +206,8 @@ def _await_rows(log: hw.Log, topic: str) -> None:
 
 def resident_mb(root: int) -> dict[str, float]:
     """By kind of process, in the tree below and with `root`. Pages that forked workers share are counted in each."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-            except OSError:
-                continue
-            children[int(fields[1])].append(int(entry.name))
     found: dict[str, float] = defaultdict(float)
-    todo = [root]
-    while todo:
-        pid = todo.pop()
-        todo += children[pid]
+    for pid in processes_below(root):
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
             pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

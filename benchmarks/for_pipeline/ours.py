@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import headwater as hw
-from for_pipeline.children import Deadline, rates_of, say
+from for_pipeline.children import Deadline, Stopwatch, say
 from for_pipeline.peers import run_through
 from for_pipeline.records import COLUMNS, PARTITIONS, Sizes, blocks, load_of_all
 from headwater.errors import SqlRefused
 from headwater.process.job import Job
 from headwater.process.pipeline import Pipeline, producer_name
-from headwater.process.plan import Plan, Read
+from headwater.process.plan import CHANGES, Plan, Read
 from headwater.process.session import spark_session
 from headwater.process.sql.planner import plan_view
+from headwater.records import WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,19 +48,18 @@ def topic_to_nowhere(folder: Path, sizes: Sizes, source: str) -> dict[str, Any]:
     frame = spark.readStream.format(source).options(**source_options(app, source, sizes, folder)).load()
     # The packed source counts blobs, not rows.
     rows = None if source == PACKED else sizes.rows
-    took = [run_through(frame, folder / f"checkpoint-{number}", rows) for number in range(sizes.rounds + 1)]
+    watch = run_through(frame, folder, rounds=sizes.rounds, rows=rows)
     spark.stop()
     app.close()
-    return {**rates_of(sizes.rows, took[1:]), "source": source}
+    return {**watch.rates(sizes.rows), "source": source}
 
 
 def source_options(app: hw.App, source: str, sizes: Sizes, folder: Path) -> Mapping[str, str]:
     """All columns of `clicks`, all that is there in one batch."""
     if source != PACKED:
         return {"log": app.log.url, "topic": "clicks", "maxrows": str(sizes.rows)}
-    columns = tuple(COLUMNS)
-    read = Read("clicks", columns, f"SELECT {', '.join(columns)}, 1::BIGINT AS _weight FROM changes", ("user_id",))
-    plan = Plan("nowhere", "", (read,), (), app.topics["clicks"].schema, ("user_id",))
+    read = Read("clicks", tuple(COLUMNS), f"SELECT *, 1::BIGINT AS {WEIGHT} FROM {CHANGES}", ("user_id",))
+    plan = Plan("nowhere", "", (read,), (), app.topics["clicks"].spec.schema, ("user_id",))
     job = Job(plan, app.log.url, app.log.begin("nowhere"), topic="nowhere", folder=str(folder / "nowhere"))
     return {"job": job.dump(), "maxrows": str(sizes.rows), "cores": "2"}
 
@@ -102,13 +102,12 @@ def loads(app: hw.App, spark: SparkSession, plan: Plan, sizes: Sizes) -> dict[st
     try:
         # Users that are not among the keys: JVM and workers are warm, the keys' state is still empty.
         through(topic.append(load_of_all(min(2_000, sizes.keys), 0, shift=-sizes.keys)))
-        took = []
+        watch = Stopwatch()
         for number in range(sizes.rounds + 1):
             load = load_of_all(sizes.keys, number)
-            start = time.monotonic()
-            through(topic.append(load))
-            took.append(time.monotonic() - start)
-            say(f"  load {number}: {sizes.keys / took[-1]:,.0f} rows/s")
+            with watch.lap():
+                through(topic.append(load))
+            say(f"  load {number}: {sizes.keys / watch.last_s:,.0f} rows/s")
     finally:
         pipeline.stop()
-    return {"new_keys_rows_per_s": round(sizes.keys / took[0]), **rates_of(sizes.keys, took[1:])}
+    return {"new_keys_rows_per_s": watch.first_rate(sizes.keys), **watch.rates(sizes.keys)}

@@ -14,7 +14,6 @@ import itertools
 import json
 import os
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from for_pipeline.children import STAGE_S, Deadline, rates_of, say
+from for_pipeline.children import STAGE_S, Deadline, Stopwatch, say
 from for_pipeline.records import DDL, PARTITIONS, Sizes, blocks, load_of_all
 
 if TYPE_CHECKING:
@@ -74,21 +73,24 @@ def peer_session(**settings: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def run_through(frame: DataFrame, checkpoint: Path, rows: int | None) -> float:
-    """Seconds from the start of a query to its end at what is there now, in one batch, to nowhere.
+def run_through(frame: DataFrame, checkpoints: Path, *, rounds: int, rows: int | None) -> Stopwatch:
+    """Runs over all that is there, in one batch, to nowhere: each from the start of a query to its end, one to warm up.
 
-    `rows` is how many its source must count.
+    `rows` is how many the source must count in each.
     """
-    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    start = time.monotonic()
-    query = writer.start()
-    if not query.awaitTermination(int(STAGE_S)):
-        query.stop()
-        raise TimeoutError(f"a query to nowhere: not through after {STAGE_S:g} s")
-    took = time.monotonic() - start
-    seen = sum(progress["numInputRows"] for progress in query.recentProgress)
-    assert rows in (None, seen), f"{seen:,} of {rows:,} rows were read"
-    return took
+    watch = Stopwatch()
+    for number in range(rounds + 1):
+        checkpoint = str(checkpoints / f"checkpoint-{number}")
+        writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
+        with watch.lap():
+            query = writer.start()
+            if not query.awaitTermination(int(STAGE_S)):
+                query.stop()
+                raise TimeoutError(f"a query to nowhere: not through after {STAGE_S:g} s")
+        seen = sum(progress["numInputRows"] for progress in query.recentProgress)
+        assert rows in (None, seen), f"{seen:,} of {rows:,} rows were read"
+        say(f"  run {number}: {watch.last_s:.2f} s")
+    return watch
 
 
 # --- Kafka --------------------------------------------------------------------------------------------
@@ -111,13 +113,12 @@ def kafka_to_nowhere(folder: Path, sizes: Sizes) -> dict[str, Any]:
             .option("startingOffsets", "earliest")
             .load()
         )
-        frame = typed(records)
-        took = [run_through(frame, folder / f"checkpoint-{number}", sizes.rows) for number in range(sizes.rounds + 1)]
-        undecoded = run_through(records.select("value"), folder / "checkpoint-undecoded", sizes.rows)
+        watch = run_through(typed(records), folder / "typed", rounds=sizes.rounds, rows=sizes.rows)
+        undecoded = run_through(records.select("value"), folder / "undecoded", rounds=1, rows=sizes.rows)
         spark.stop()
     return {
-        **rates_of(sizes.rows, took[1:]),
-        "undecoded_rows_per_s": round(sizes.rows / undecoded),
+        **watch.rates(sizes.rows),
+        "undecoded_rows_per_s": undecoded.rates(sizes.rows)["rows_per_s"],
         "version": f"Spark {SPARK}, Kafka {broker.version}",
     }
 
@@ -224,18 +225,17 @@ class Loads:
             # Some clicks of users that are not among the keys: JVM and workers are warm, the state is still empty.
             self._publish(self._staged(load_of_all(min(2_000, self._keys), 0, shift=-self._keys)))
             query.processAllAvailable()
-            took = []
+            watch = Stopwatch()
             for number in range(rounds + 1):
                 load = self._staged(load_of_all(self._keys, number))
-                start = time.monotonic()
-                self._publish(load)
-                query.processAllAvailable()
-                took.append(time.monotonic() - start)
+                with watch.lap():
+                    self._publish(load)
+                    query.processAllAvailable()
                 state = query.lastProgress["stateOperators"][0]["numRowsTotal"] if query.lastProgress else None
-                say(f"  load {number}: {self._keys / took[-1]:,.0f} rows/s, {state} rows of state")
+                say(f"  load {number}: {self._keys / watch.last_s:,.0f} rows/s, {state} rows of state")
         finally:
             query.stop()
-        return {"new_keys_rows_per_s": round(self._keys / took[0]), **rates_of(self._keys, took[1:])}
+        return {"new_keys_rows_per_s": watch.first_rate(self._keys), **watch.rates(self._keys)}
 
     def _staged(self, clicks: pa.Table) -> Path:
         file = self._folder / "load.part"
