@@ -40,7 +40,7 @@ check: setup
 	$(BIN)/mypy
 	HEADWATER_FAULT_STEP=9 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
 
-# Long campaigns: a fault at every single act, 200 killed writers, many more examples.
+# Long campaigns: a fault and a power cut at every single act, 200 killed writers, many more examples.
 prove: setup system
 	HEADWATER_FAULT_STEP=1 HEADWATER_KILLS=200 $(BIN)/pytest --hypothesis-profile=prove tests/crash tests/property
 

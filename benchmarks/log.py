@@ -18,230 +18,46 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import multiprocessing
 import os
-import statistics
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 import headwater as hw
 from headwater.log import Position, Topic, TopicSpec
 from headwater.log.position import AppendNumber
 from headwater.log.protocol import Snapshot
 from headwater.records import schema_of
-from headwater.testing.kafka import KafkaBroker
-
-COLUMNS = {"user_id": "int64", "page": "string", "at": "timestamp", "price": "float64", "country": "string"}
-PARTITIONS = 4
-BLOCK = 100_000
-THREADS, PROCESSES = 8, 4
-TAIL_PER_S = 200
-STAGE_S = 600.0
-"""No stage takes longer: what is not through by then has failed."""
-SINGLES_S = 20.0
-"""One-record appends end after this time, however many they are by then."""
-SPAWN = multiprocessing.get_context("spawn")
-
-Row = dict[str, Any]
-Answer = TypeVar("Answer")
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-@dataclass(frozen=True)
-class Sizes:
-    rows: int
-    rounds: int
-    singles: int
-    tail: int
-    memory_bytes: int
-
-    @property
-    def block(self) -> int:
-        return min(BLOCK, self.rows)
-
-
-class Deadline:
-    def __init__(self, what: str, seconds: float = STAGE_S) -> None:
-        self._what, self._seconds = what, seconds
-        self._end = time.monotonic() + seconds
-
-    def left(self) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise TimeoutError(f"{self._what}: not through after {self._seconds:g} s")
-        return left
-
-
-class Records:
-    """A few blocks of clicks, used over and over: further apart than any compression looks back."""
-
-    def __init__(self, sizes: Sizes) -> None:
-        self._chance = np.random.default_rng(11)
-        self.blocks = [self._block(sizes.block) for _ in range(4)]
-        self._times = max(1, round(sizes.rows / sizes.block))
-        self.rows = self._times * sizes.block
-        self.sum = sum(pc.sum(block["user_id"]).as_py() for block in self)
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        return itertools.islice(itertools.cycle(self.blocks), self._times)
-
-    def again(self, blocks: list[list[Row]]) -> Iterator[Row]:
-        """The same rows in the same order, from the blocks in another form."""
-        return itertools.chain.from_iterable(itertools.islice(itertools.cycle(blocks), self._times))
-
-    def some(self, count: int) -> list[Row]:
-        rows: list[Row] = self.blocks[0].slice(0, count).to_pylist()
-        return rows
-
-    def _block(self, rows: int) -> pa.Table:
-        chance = self._chance
-        at = pa.array(np.arange(rows) * 1000 + 1_767_225_600_000_000).cast(pa.timestamp("us", "UTC"))
-        return pa.table(
-            {
-                "user_id": chance.integers(0, 100_000, rows),
-                "page": np.char.add("/product/", chance.integers(0, 20_000, rows).astype(str)),
-                "at": at,
-                "price": chance.integers(100, 100_000, rows) / 100,
-                "country": np.array([f"c{n:02}" for n in range(60)])[chance.integers(0, 60, rows)],
-            }
-        )
-
-
-# --- measuring ----------------------------------------------------------------------------------------
-
-
-class Rates:
-    """Rows a second by what was done, of several rounds; the median counts."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = rows
-        self._found: dict[str, list[float]] = {}
-
-    def time(self, what: str, act: Callable[..., Answer], *arguments: Any, **options: Any) -> Answer:
-        start = time.monotonic()
-        answer = act(*arguments, **options)
-        self._found.setdefault(what, []).append(self._rows / (time.monotonic() - start))
-        return answer
-
-    def medians(self) -> dict[str, Any]:
-        return {what: statistics.median(rates) for what, rates in self._found.items()}
-
-
-@dataclass(frozen=True)
-class Span:
-    """How many appends one writer made, from when to when (by the clock that processes share)."""
-
-    count: int
-    start: float
-    end: float
-
-
-def write_singles(append: Callable[[Row], object], rows: list[Row], count: int) -> Span:
-    start, done = time.time(), 0
-    for row in itertools.islice(itertools.cycle(rows), count):
-        append(row)
-        done += 1
-        if time.time() - start > SINGLES_S:
-            break
-    return Span(done, start, time.time())
-
-
-def singles_per_s(spans: Iterable[Span]) -> float:
-    all_of_them = list(spans)
-    took = max(span.end for span in all_of_them) - min(span.start for span in all_of_them)
-    return sum(span.count for span in all_of_them) / took
-
-
-def tail_latency(
-    append: Callable[[Row], object], rows: list[Row], count: int, follower: Callable[[], Child]
-) -> dict[str, float]:
-    """From before an append to a follower in another process that has the record in hand, at an even pace.
-
-    Records carry the time at which they were sent. Those with users below zero warm up: the follower is ready when the
-    first has come, the others get the rest of both processes going.
-    """
-
-    def send(user: int) -> None:
-        append({**rows[user % len(rows)], "user_id": user, "at": datetime.now(UTC)})
-
-    warm_up = max(50, count // 10)
-    send(-1)
-    following = follower().ready()
-    start = time.monotonic()
-    for sent, user in enumerate(range(-warm_up, count)):
-        time.sleep(max(0.0, start + sent / TAIL_PER_S - time.monotonic()))
-        send(user)
-    p50, p99 = np.percentile(np.array(following.last_word()) * 1000, [50, 99])
-    return {"p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2)}
-
-
-def follow(arrivals: Iterator[list[tuple[int, float]]], count: int, pipe: Connection) -> None:
-    """The follower's side: (user, seconds on the way) of the records as they come, until all have come."""
-    deadline, ready = Deadline("following"), False
-    took: list[float] = []
-    while len(took) < count:
-        arrived = next(arrivals)
-        if arrived and not ready:
-            pipe.send("ready")
-            ready = True
-        took += [seconds for user, seconds in arrived if user >= 0]
-        deadline.left()
-    pipe.send(took)
-
-
-def disk_bytes(folders: Iterable[Path]) -> int:
-    """Bytes taken, not lengths: Kafka's index files are long and sparse."""
-    return sum(file.stat().st_blocks * 512 for folder in folders for file in folder.rglob("*") if file.is_file())
-
-
-class Child:
-    """A function in a process of its own. It gets its end of a pipe last, and says "ready" when it is warm."""
-
-    def __init__(self, work: Callable[..., None], *arguments: object) -> None:
-        self._pipe, theirs = SPAWN.Pipe()
-        self._process = SPAWN.Process(target=work, args=(*arguments, theirs), daemon=True)
-        self._process.start()
-        theirs.close()  # so that a child that dies is heard at once: EOFError
-        self._name = work.__name__
-
-    def ready(self) -> Child:
-        assert self.hear() == "ready"
-        return self
-
-    def tell(self, word: str) -> None:
-        self._pipe.send(word)
-
-    def hear(self) -> Any:
-        if not self._pipe.poll(STAGE_S):
-            self._process.kill()
-            raise TimeoutError(f"{self._name}: nothing heard for {STAGE_S:g} s")
-        return self._pipe.recv()
-
-    def last_word(self) -> Any:
-        word = self.hear()
-        self._process.join(30)
-        return word
-
-
-# --- ours ---------------------------------------------------------------------------------------------
+from kafka_peer import measure_kafka
+from log_workload import (
+    COLUMNS,
+    PARTITIONS,
+    PROCESSES,
+    STAGE_S,
+    THREADS,
+    Child,
+    Deadline,
+    Rates,
+    Records,
+    Row,
+    Sizes,
+    Span,
+    disk_bytes,
+    follow,
+    say,
+    singles_per_s,
+    tail_latency,
+    told,
+    write_singles,
+)
 
 
 def make_ours(log: hw.Log, name: str) -> Topic:
@@ -419,190 +235,6 @@ def anonymous_mb() -> float:
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("this kernel does not tell RssAnon")
-
-
-# --- the peer -----------------------------------------------------------------------------------------
-
-to_json = json.JSONEncoder(separators=(",", ":"), default=datetime.isoformat).encode
-QUEUE = 1_000_000
-
-
-def to_message(row: Row) -> dict[str, Any]:
-    return {"key": str(row["user_id"]).encode(), "value": to_json(row).encode()}
-
-
-def from_message(value: bytes) -> Row:
-    row: Row = json.loads(value)
-    row["at"] = datetime.fromisoformat(row["at"])
-    return row
-
-
-def bulk_producer(bootstrap: str) -> Producer:
-    return Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": "all",
-            "compression.type": "lz4",
-            "linger.ms": 50,
-            "batch.size": 1_000_000,
-            "batch.num.messages": 100_000,
-            "queue.buffering.max.messages": QUEUE,
-            "queue.buffering.max.kbytes": 1_048_576,
-        }
-    )
-
-
-def single_producer(bootstrap: str) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "socket.nagle.disable": True})
-
-
-def send_single(producer: Producer, topic: str, row: Row) -> None:
-    message = to_message(row)
-    producer.produce(topic, message["value"], message["key"])
-    if producer.flush(30) > 0:
-        raise TimeoutError("Kafka did not acknowledge a record within 30 s")
-
-
-def send_all(producer: Producer, topic: str, messages: Iterable[dict[str, Any]]) -> None:
-    deadline = Deadline(f"producing to {topic}")
-    supply = iter(messages)
-    while batch := list(itertools.islice(supply, 10_000)):
-        while producer.produce_batch(topic, batch) < len(batch):  # its queue is full; what did not fit is marked
-            batch = [message for message in batch if message.pop("_error", None)]
-            producer.poll(min(0.05, deadline.left()))
-        deadline.left()
-    if producer.flush(deadline.left()) > 0:
-        raise TimeoutError(f"producing to {topic}: not all was acknowledged")
-
-
-def consumer(bootstrap: str, **settings: Any) -> Consumer:
-    return Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False, **settings})
-
-
-def from_the_start(topic: str) -> list[TopicPartition]:
-    return [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]
-
-
-def value_of(message: Message) -> bytes:
-    error = message.error()
-    if error is not None:
-        raise KafkaException(error)
-    value = message.value()
-    assert isinstance(value, bytes)
-    return value
-
-
-def receive_all(reader: Consumer, topic: str, rows: int, *, decode: bool) -> tuple[int, int]:
-    deadline = Deadline(f"consuming {topic}")
-    reader.assign(from_the_start(topic))
-    received = users = 0
-    while received < rows:
-        messages = reader.consume(1000, min(1.0, deadline.left()))
-        for message in messages:
-            value = value_of(message)
-            if decode:
-                users += from_message(value)["user_id"]
-        received += len(messages)
-    return received, users
-
-
-def measure_kafka(folder: Path, records: Records, sizes: Sizes) -> tuple[str, dict[str, Any]]:
-    with KafkaBroker(folder / "broker") as broker:
-        say(f"kafka {broker.version} answers at {broker.bootstrap}")
-        return broker.version, measure_broker(broker, records, sizes)
-
-
-def make_topic(bootstrap: str, name: str, **config: str) -> str:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(name, PARTITIONS, 1, config=config)])[name].result(60)
-    return name
-
-
-def measure_broker(broker: KafkaBroker, records: Records, sizes: Sizes) -> dict[str, Any]:
-    result = kafka_bulk(broker, records, sizes)
-    say(f"kafka, bulk: {told(result)}")
-    result["singles"] = kafka_singles(broker.bootstrap, records, sizes)
-    say(f"kafka, one-record appends/s: {told(result['singles'])}")
-    result["tail"] = kafka_tail(broker.bootstrap, records, sizes)
-    say(f"kafka, tail: {result['tail']}")
-    return result
-
-
-def kafka_bulk(broker: KafkaBroker, records: Records, sizes: Sizes) -> dict[str, Any]:
-    at = broker.bootstrap
-    producer = bulk_producer(at)
-    # A short wait at the end of a topic: the next one can only be fetched when that wait is over.
-    prefetching = {"queued.min.messages": QUEUE, "queued.max.messages.kbytes": 1_048_576, "fetch.wait.max.ms": 10}
-    reader = consumer(at, **prefetching)
-    rows = [block.to_pylist() for block in records.blocks]
-    encoded = [[to_message(row) for row in block] for block in rows]
-    warm = make_topic(at, "warm")
-    send_all(producer, warm, map(to_message, rows[0]))
-    send_all(producer, warm, encoded[0])
-    receive_all(reader, warm, 2 * sizes.block, decode=True)
-    rates = Rates(records.rows)
-    for number in range(sizes.rounds):
-        typed, plain = make_topic(at, f"clicks_{number}"), make_topic(at, f"encoded_{number}")
-        rates.time("append", send_all, producer, typed, map(to_message, records.again(rows)))
-        rates.time("append_encoded", send_all, producer, plain, records.again(encoded))
-        receive_all(
-            reader, typed, 1, decode=False
-        )  # finding the leaders of a new topic takes the client up to a second
-        rates.time("read_undecoded", receive_all, reader, typed, records.rows, decode=False)
-        got = rates.time("read", receive_all, reader, typed, records.rows, decode=True)
-        assert got == (records.rows, records.sum), "Kafka must read what was appended"
-    reader.close()
-    disk = disk_bytes(broker.folder.glob("data/clicks_*")) / (records.rows * sizes.rounds)
-    return {**rates.medians(), "disk": disk}
-
-
-def kafka_singles(at: str, records: Records, sizes: Sizes) -> dict[str, float]:
-    topic = make_topic(at, "durable", **{"flush.messages": "1"})
-    rows = records.some(1000)
-
-    def write(count: int) -> Span:
-        producer = single_producer(at)
-        send_single(producer, topic, rows[0])  # connected before the clock runs
-        return write_singles(lambda row: send_single(producer, topic, row), rows, count)
-
-    write(sizes.singles // 10)
-    result = {"1 thread": singles_per_s([write(sizes.singles)])}
-    with ThreadPoolExecutor(THREADS) as pool:
-        result[f"{THREADS} threads"] = singles_per_s(pool.map(write, [sizes.singles] * THREADS))
-    return result
-
-
-def kafka_tail(at: str, records: Records, sizes: Sizes) -> dict[str, float]:
-    topic = make_topic(at, "tail")
-    producer = single_producer(at)
-    rows = records.some(1000)
-    return tail_latency(
-        lambda row: send_single(producer, topic, row), rows, sizes.tail, lambda: Child(kafka_follower, at, sizes.tail)
-    )
-
-
-def kafka_follower(at: str, count: int, pipe: Connection) -> None:
-    follow(kafka_arrivals(at, "tail"), count, pipe)
-
-
-def kafka_arrivals(at: str, topic: str) -> Iterator[list[tuple[int, float]]]:
-    reader = consumer(at)
-    reader.assign(from_the_start(topic))
-    while True:
-        message = reader.poll(1.0)
-        now = time.time()
-        if message is None:
-            yield []
-            continue
-        row = from_message(value_of(message))
-        yield [(row["user_id"], now - row["at"].timestamp())]
-
-
-# --- the answer ---------------------------------------------------------------------------------------
-
-
-def told(figures: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:,.0f}" for name, value in figures.items())
 
 
 def whole(figures: dict[str, float]) -> dict[str, int]:

@@ -27,7 +27,8 @@ import pandas as pd
 import pyarrow as pa
 
 import headwater as hw
-from headwater.process.pipeline import Pipeline, producer_name
+from headwater.process.keyed.lane import KeyedLane
+from headwater.process.pipeline import Pipeline
 from headwater.process.session import spark_session
 from headwater.process.sql.planner import plan_view
 from headwater.serve.follower import Follower
@@ -73,9 +74,9 @@ class Ours:
         self._users.append(users)
         self.view = app.view("by_page", sql=SQL)
         plan = plan_view("by_page", SQL, {topic.name: topic.spec for topic in app.topics.values()})
-        self._pipeline = Pipeline(plan, app.log, app.folder / "pipelines")
+        self._pipeline = Pipeline(KeyedLane(plan), app.log, app.folder)
         self._pipeline.prepare()
-        self._follower = Follower(app.log, "by_page", producer_name(plan), self.view.store)
+        self._follower = Follower(app.log, "by_page", self._pipeline.producer, self.view.store)
         self._follower.start()
         self._pipeline.start(spark)
 

@@ -1,9 +1,10 @@
 """Headwater: a database turned inside out, in Python, on Spark."""
 
-from headwater import errors
+from headwater import errors, frames
 from headwater.app import App
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
+from headwater.process.changes import Change
 from headwater.serve.view import View
 
-__all__ = ["App", "Log", "Position", "Producer", "Settings", "Topic", "View", "errors", "open"]
+__all__ = ["App", "Change", "Log", "Position", "Producer", "Settings", "Topic", "View", "errors", "frames", "open"]

@@ -1,26 +1,37 @@
-"""What a user declares: topics and views of one app. It only delegates."""
+"""What a user declares: topics, streams and views of one app. It only delegates."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwater.clock import Clock, system_clock
-from headwater.errors import BadName, UsageError
+from headwater.durations import Duration, micros
+from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
-from headwater.running import Running, Say
-from headwater.serve.sqlite import SqliteStore
+from headwater.running import Derived, Running, Say, Show
 from headwater.serve.view import View, ViewSpec
 
+if TYPE_CHECKING:
+    from headwater.log.protocol import Progress
+    from headwater.process.changes import Change
+    from headwater.process.frames.lane import Mode
+    from headwater.process.keyed.lane import KeyedLane
+    from headwater.process.lane import Lane
+    from headwater.process.pipeline import Start
+    from headwater.process.version import Version
+
 Key = str | tuple[str, ...] | list[str] | None
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App:
-    """Declare topics and views, then `run()`. Nothing is global: two apps in one process do not know of each other.
+    """Declare topics, streams and views, then `run()`. Nothing is global: two apps in one process do not know of each
+    other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
     """
@@ -41,6 +52,11 @@ class App:
     @property
     def views(self) -> Mapping[str, View]:
         return MappingProxyType(self._running.views)
+
+    @property
+    def derived(self) -> tuple[str, ...]:
+        """The names of all that pipelines make: streams and views."""
+        return tuple(self._running.derived)
 
     def topic(
         self,
@@ -73,21 +89,137 @@ class App:
         topic = self._topics[name] = Topic(self.log, self.log.create(spec))
         return topic
 
-    def view(self, name: str, *, sql: str, key: Key = None) -> View:
+    def view(
+        self, name: str, *, sql: str, key: Key = None, max_rows: int | None = None, max_bytes: int | None = None
+    ) -> View:
         """A view: the answer to `sql` over this app's topics, kept up to date while the app runs."""
-        if not NAME.fullmatch(name):
-            raise BadName(name=name, kind="view")
-        if name in self._topics or name in self.views:
-            raise UsageError(what=f"{name!r} is declared twice", do="Give the view a name of its own")
+        self._new(name, "view")
+        from headwater.process.keyed.lane import KeyedLane
         from headwater.process.sql.planner import plan_view
 
         plan = plan_view(name, sql, {topic.name: topic.spec for topic in self._topics.values()}, key=_names(key))
-        inputs = tuple(dict.fromkeys(read.topic for read in plan.reads))
-        spec = ViewSpec(name, sql, plan.schema, plan.key, inputs)
-        file = self.folder / "stores" / f"{name}@{plan.fingerprint()}.db"
-        view = View(spec, lambda: SqliteStore(file, spec.schema, spec.key))
-        self._running.declare(plan, view)
+        return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
+
+    def stream(
+        self,
+        name: str,
+        columns: Columns | None = None,
+        *,
+        key: Key = None,
+        time: str | None = None,
+        inputs: Mapping[str, str] | None = None,
+        lateness: Duration | Mapping[str, Duration] | None = None,
+        mode: Mode = "append",
+        partitions: int = 4,
+        start: Start = "start",
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
+    ) -> Callable[[Function], Function]:
+        """A derived topic: what the decorated function makes of Spark's frames, named like their topics.
+
+        A parameter that names a stream is a streaming frame; one that names a table is that table as it is when a batch
+        runs. `columns` are checked against what the function gives before anything starts; without, they are what it
+        gives. With `lateness`, streams that have an event time come with a watermark, and what comes later than that
+        goes to the topic `<name>.late`. `mode="update"` writes a table of the newest row of each key.
+        `start`, for the very first run, is "start", "end", a position or a time.
+        """
+        self._new(name, "stream")
+        if mode == "update" and not key:
+            raise UsageError(what=f"stream {name!r} in update mode has no key", do="Say key='...': rows replace rows")
+
+        def declare(function: Function) -> Function:
+            from headwater.process.frames.lane import FramesLane, bind
+
+            bound = bind(function, dict(inputs or {}), self._known)
+            topics = dict.fromkeys(topic for _, topic in bound)
+            tables = tuple(topic for topic in topics if self._kind(topic) == "table")
+            streams = tuple(topic for topic in topics if topic not in tables)
+            if not streams:
+                raise UsageError(
+                    what=f"stream {name!r} reads only tables: nothing would ever make a batch",
+                    do="Name a stream among its parameters, or make it a view",
+                )
+            lane = FramesLane(
+                name=name,
+                function=function,
+                bound=bound,
+                inputs=streams,
+                tables=tables,
+                schema=schema_of(columns) if columns is not None else None,
+                key=_names(key) or (),
+                time=time,
+                mode=mode,
+                partitions=partitions,
+                lateness=self._lateness(streams, lateness, name),
+            )
+            self._declare(lane, None, start=start, max_rows=max_rows, max_bytes=max_bytes)
+            return function
+
+        return declare
+
+    # --- declaring ---
+
+    def _new(self, name: str, kind: str) -> None:
+        if not NAME.fullmatch(name):
+            raise BadName(name=name, kind=kind)
+        if name in self._topics or name in self._running.derived:
+            raise UsageError(what=f"{name!r} is declared twice", do=f"Give the {kind} a name of its own")
+
+    def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
+        plan = lane.plan
+        spec = ViewSpec(plan.view, plan.sql, plan.schema, plan.key, lane.inputs)
+        view = View(spec, lambda: self._running.open_store(plan.view))
+        self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
+
+    def _declare(
+        self, lane: Lane, view: View | None, *, start: Start, max_rows: int | None = None, max_bytes: int | None = None
+    ) -> None:
+        from headwater.process.source import MAX_ROWS, Limits
+
+        limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
+        self._running.derived[lane.name] = Derived(lane, view, start, limits)
+
+    def _known(self, name: str) -> TopicSpec | None:
+        """The topic of that name, if it is declared, here or by an earlier run."""
+        if name in self._topics:
+            return self._topics[name].spec
+        if name not in self._running.derived:
+            return None
+        declared = self._running.derived[name].lane.output(name)
+        if declared is not None:
+            return declared
+        try:
+            return self.log.topic(name)
+        except TopicNotFound:
+            raise UsageError(
+                what=f"{name!r} does not say its columns, and has not run yet", do=f"Give {name!r} its columns"
+            ) from None
+
+    def _kind(self, name: str) -> Kind:
+        if name in self._topics:
+            return self._topics[name].spec.kind
+        declared = self._running.derived[name]
+        return "table" if declared.view is not None or getattr(declared.lane, "mode", "") == "update" else "stream"
+
+    def _lateness(
+        self, streams: tuple[str, ...], given: Duration | Mapping[str, Duration] | None, name: str
+    ) -> tuple[tuple[str, int], ...]:
+        if given is None:
+            return ()
+        by_topic = dict(given) if isinstance(given, Mapping) else dict.fromkeys(streams, given)
+        lateness = []
+        for topic, duration in by_topic.items():
+            spec = self._known(topic)
+            if topic not in streams or spec is None or spec.time is None:
+                raise UsageError(
+                    what=f"stream {name!r} has a lateness for {topic!r}, which is no input with an event time",
+                    do="Declare that topic with time='...'",
+                )
+            lateness.append((topic, micros(duration, what="lateness", zero=True)))
+        return tuple(lateness)
+
+    # --- running ---
 
     def run(
         self,
@@ -96,9 +228,45 @@ class App:
         http: str | None = None,
         master: str | None = None,
         say: Say | None = None,
+        show: Show | None = None,
     ) -> None:
-        """Keep all views up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are processed."""
-        self._running.run(self._topics, until=until, http=http, master=master, say=say)
+        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
+        processed. `say` is told what happens, `show` every second how each pipeline stands."""
+        self._running.run(self._topics, until=until, http=http, master=master, say=say, show=show)
+
+    def diff(self) -> list[Change]:
+        """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""
+        from headwater.process.changes import what_would_change
+
+        return what_would_change(self._running.declared(), self._running.versions.all(), app=self.name)
+
+    def rebuild(
+        self,
+        name: str,
+        *,
+        from_retained: bool = False,
+        switch: bool = False,
+        master: str | None = None,
+        say: Say | None = None,
+    ) -> list[Version]:
+        """Build this code's version of a view or stream, and of all that read it, beside the current ones; these stay.
+
+        Returns when they are built; interrupted, it goes on with the next call. With `switch`, makes them current.
+        """
+        from headwater.rebuilding import rebuild
+
+        return rebuild(
+            self._running,
+            name,
+            from_retained=from_retained,
+            switch=switch,
+            master=master,
+            say=say or (lambda text: None),
+        )
+
+    def skip(self, name: str) -> Progress | None:
+        """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None: there is none."""
+        return self._running.current(name).skip()
 
     def stop(self) -> None:
         """Ask a running `run()`, in whichever thread, to stop."""

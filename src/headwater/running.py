@@ -5,42 +5,123 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from headwater.errors import HeadwaterError, UsageError
+from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
 from headwater.log import Log, Position, Topic
+from headwater.process.lineage import Declared, identified
+from headwater.process.version import Version, first_versions
+from headwater.process.versions import Versions
 from headwater.serve.follower import Follower
+from headwater.serve.sqlite import SqliteStore
+from headwater.serve.store import Store
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
-    from headwater.process.pipeline import Pipeline
-    from headwater.process.plan import Plan
+    from pyspark.sql import SparkSession
+
+    from headwater.process.lane import Lane
+    from headwater.process.pipeline import Pipeline, Start, Status
+    from headwater.process.source import Limits
 
 Say = Callable[[str], None]
+Show = Callable[[Sequence["Status"]], None]
 WATCH_S = 0.1
+STATUS_S = 1.0
 UPKEEP_S = 30.0
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+@dataclass(frozen=True)
+class Derived:
+    """A derived topic: how it is made and, if it is a view, how it is served."""
+
+    lane: Lane
+    view: View | None
+    start: Start
+    limits: Limits
+
+
 class Running:
     def __init__(self, app: str, log: Log, folder: Path) -> None:
-        self._app = app
-        self._log = log
-        self._folder = folder
-        self._plans: dict[str, Plan] = {}
-        self.views: dict[str, View] = {}
+        self.app = app
+        self.log = log
+        self.folder = folder
+        self.derived: dict[str, Derived] = {}
         self._stopped = threading.Event()
         self._upkeep_failure: HeadwaterError | None = None
 
-    def declare(self, plan: Plan, view: View) -> None:
-        self._plans[plan.view] = plan
-        self.views[plan.view] = view
+    @property
+    def views(self) -> dict[str, View]:
+        return {name: each.view for name, each in self.derived.items() if each.view is not None}
+
+    @cached_property
+    def versions(self) -> Versions:
+        return Versions(self.log, app=self.app, found=first_versions(self.folder))
+
+    def declared(self) -> list[Declared]:
+        """What the code says, in the order of dependence."""
+        from headwater.process.lane import declared
+
+        return identified(declared(each.lane) for each in self.derived.values())
+
+    def open_store(self, name: str) -> Store:
+        """The current version's, also if the code is another one by now: rows have the columns they were built with."""
+        current = self.versions.current(name)
+        if current is None:
+            number = len(self.versions.of(name)) + 1
+            mark = next(each.fingerprint for each in self.declared() if each.name == name)
+            current = Version(name, number, mark, {}, {}, "current")
+        return self.store_of(current)
+
+    def store_of(self, version: Version) -> Store:
+        try:
+            spec = self.log.topic(version.topic)
+        except TopicNotFound:
+            made = self.derived[version.name].lane.output(version.topic)
+            assert made is not None
+            spec = made
+        return SqliteStore(version.store(self.folder), spec.schema, spec.key)
+
+    def serve(self, version: Version) -> None:
+        """The view answers from that version's store."""
+        self.views[version.name].serve_from(self.store_of(version))
 
     def stop(self) -> None:
         self._stopped.set()
+
+    def pipeline(self, version: Version) -> Pipeline:
+        from headwater.process.pipeline import Pipeline
+
+        made = self.derived[version.name]
+        return Pipeline(made.lane, self.log, self.folder, version=version, limits=made.limits, start=made.start)
+
+    def current(self, name: str) -> Pipeline:
+        """As it was last run."""
+        version = self.versions.current(name)
+        if version is None or name not in self.derived:
+            raise ViewNotFound(view=name, known=self.derived)
+        return self.pipeline(version)
+
+    def _declare(self) -> list[Version]:
+        """The version of everything that is to run. All are looked at before the first new one is written down."""
+        declared = self.declared()
+        for each in declared:
+            refusal = self.versions.decide(each).refusal
+            if refusal is not None:
+                raise refusal
+        found = []
+        for each in declared:
+            decision = self.versions.declare(each)
+            if decision.refusal is not None or decision.version is None:  # somebody was faster
+                raise decision.refusal or PlanChanged(view=each.name, details=())
+            found.append(decision.version)
+        return found
 
     def run(
         self,
@@ -50,42 +131,50 @@ class Running:
         http: str | None,
         master: str | None,
         say: Say | None,
+        show: Show | None,
     ) -> None:
-        from headwater.process.pipeline import Pipeline, producer_name
-
         say = say or (lambda text: None)
-        if not self._plans:
-            raise UsageError(what=f"app {self._app!r} has no views", do="Declare one with app.view(...)")
+        if not self.derived:
+            raise UsageError(
+                what=f"app {self.app!r} has no views or streams",
+                do="Declare one with app.view(...) or @app.stream(...)",
+            )
         self._stopped.clear()
-        goal = self._log.snapshot([name for plan in self._plans.values() for name in _inputs(plan)]).position
+        pipelines = [self.pipeline(version) for version in self._declare()]
+        goal = _Goal(self.log, pipelines) if until == "caught-up" else None
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
-            pipelines = [Pipeline(plan, self._log, self._folder / "pipelines") for plan in self._plans.values()]
             for pipeline in pipelines:
                 pipeline.prepare()
+                if pipeline.name in self.views:
+                    self.serve(pipeline.version)
             # 2. The server: appends are taken and views answer while Spark is still starting.
             if http is not None:
                 stack.callback(self._serve(topics, http, say))
             # 3. Stores follow what is already in the log.
             followers = []
-            for name, plan in self._plans.items():
-                follower = Follower(self._log, name, producer_name(plan), self.views[name].store)
-                follower.start()
-                stack.callback(follower.stop)
-                followers.append(follower)
+            for pipeline in pipelines:
+                view = self.views.get(pipeline.name)
+                if view is not None:
+                    follower = Follower(self.log, pipeline.topic, pipeline.producer, view.store)
+                    follower.start()
+                    stack.callback(follower.stop)
+                    followers.append(follower)
             stack.callback(self._keep_up(followers))
-            # 4. Spark, 5. the pipelines, each fencing its predecessor.
+            # 4. Spark, 5. the pipelines: all are checked, then each fences its predecessor.
             say("starting Spark (its first batch takes 20 to 40 seconds)")
             from headwater.process.session import spark_session
 
-            session = spark_session(self._app, words=self._folder / "spark.log", master=master)
+            session = spark_session(self.app, words=self.folder / "spark.log", master=master)
             self._arm()  # Spark has put its own handler of Ctrl-C in place of ours
             stack.callback(session.stop)
             for pipeline in pipelines:
+                pipeline.check(session)
+            for pipeline in pipelines:
                 pipeline.start(session)
                 stack.callback(pipeline.stop)
-            self._watch(pipelines, followers, goal if until == "caught-up" else None, say)
+            self._watch(session, pipelines, followers, goal, say, show)
             say("stopping")
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
@@ -102,7 +191,7 @@ class Running:
 
     def _keep_up(self, followers: list[Follower]) -> Callable[[], None]:
         """Upkeep of the log in a thread of its own, while the app runs; stores keep what they have yet to apply."""
-        upkeep = getattr(self._log, "upkeep", None)
+        upkeep = getattr(self.log, "upkeep", None)
         ended = threading.Event()
 
         def rounds() -> None:
@@ -123,24 +212,38 @@ class Running:
 
         return end
 
-    def _watch(self, pipelines: list[Pipeline], followers: list[Follower], goal: Position | None, say: Say) -> None:
-        started, warm = time.monotonic(), False
-        known = [self.views[name].position for name in self._plans]
+    def _watch(
+        self,
+        session: SparkSession,
+        pipelines: list[Pipeline],
+        followers: list[Follower],
+        goal: _Goal | None,
+        say: Say,
+        show: Show | None,
+    ) -> None:
+        started, warm, shown = time.monotonic(), False, 0.0
+        known = [self.log.covered(pipeline.producer) for pipeline in pipelines]
         while not self._stopped.wait(WATCH_S):
             if self._upkeep_failure is not None:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
                 self._upkeep_failure = None
-            for failure in (*(pipeline.failure() for pipeline in pipelines), *(each.failure for each in followers)):
+            for pipeline in pipelines:
+                failure = pipeline.failure()
                 if failure is not None:
-                    raise failure
-            if not warm and [self.views[name].position for name in self._plans] != known:
+                    if not pipeline.start_again(session):
+                        raise failure
+                    say(f"{pipeline.name}: the machine was too busy to start a worker; trying again")
+            for follower in followers:
+                if follower.failure is not None:
+                    raise follower.failure
+            if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
-            if goal is not None and self._caught_up(goal):
+            if show is not None and time.monotonic() - shown >= STATUS_S:
+                show([pipeline.status() for pipeline in pipelines])
+                shown = time.monotonic()
+            if goal is not None and goal.reached(self.views):
                 return
-
-    def _caught_up(self, goal: Position) -> bool:
-        return all(self.views[name].position.covers(goal.only(_inputs(plan))) for name, plan in self._plans.items())
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -164,5 +267,33 @@ class Running:
                 signal.signal(number, ask)
 
 
-def _inputs(plan: Plan) -> list[str]:
-    return [read.topic for read in plan.reads]
+class _Goal:
+    """All that stood in the input topics at the call has gone through every pipeline, in the order of dependence."""
+
+    def __init__(self, log: Log, pipelines: list[Pipeline]) -> None:
+        self.log = log
+        self._left = list(pipelines)
+        derived = {pipeline.topic for pipeline in pipelines}
+        given = {topic for pipeline in pipelines for topic in pipeline.lane.inputs} - derived
+        self._ends = {topic: log.snapshot([topic]).position for topic in given}
+        self._served: list[tuple[str, Position]] = []
+
+    def reached(self, views: Mapping[str, View]) -> bool:
+        """Whether it is so by now; and views answer with it."""
+        while self._left and self._through(self._left[0]):
+            self._left.pop(0)
+        return not self._left and all(
+            views[name].position.covers(asked) for name, asked in self._served if name in views
+        )
+
+    def _through(self, pipeline: Pipeline) -> bool:
+        covered = self.log.covered(pipeline.producer)
+        wanted = [self._ends[topic] for topic in pipeline.lane.inputs]
+        if not all(each == Position() for each in wanted):
+            if covered is None or not all(covered.progress.end.covers(each) for each in wanted):
+                return False
+            self._served += [(pipeline.name, each) for each in wanted]
+        number = covered.number if covered is not None else None
+        ends = self.log.position_at(pipeline.topic, number) if number is not None else {}
+        self._ends[pipeline.topic] = Position.of({pipeline.topic: ends})
+        return True

@@ -81,6 +81,18 @@ def _poll_until_killed(folder: str, polled: Any) -> None:
             polled.value += len(read(consumer.poll(0.2)))
 
 
+def test_removed_groups_leave_one_number_behind_however_many_there_were(
+    log: EmbeddedLog, groups: EmbeddedGroups
+) -> None:
+    log.create(NUMBERS)
+    for number in range(5):
+        groups.join(f"g{number}", "numbers", "a")
+        groups.leave(f"g{number}", "numbers", "a")
+        groups.remove(f"g{number}", "numbers")
+    with log.catalog.read() as catalog:
+        assert catalog.execute("SELECT * FROM floors").fetchall() == [("generation", 10)]
+
+
 def test_a_compacted_beginning_is_read_as_a_whole(log: EmbeddedLog, groups: EmbeddedGroups, clock: ManualClock) -> None:
     spec = TopicSpec("table", schema_of({"n": "int64"}), key=("n",), kind="table", partitions=1)
     table = Topic(log, log.create(spec))

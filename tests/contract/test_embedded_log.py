@@ -149,7 +149,7 @@ def test_a_full_disk_acknowledges_nothing_and_loses_nothing(folder: Path) -> Non
 def test_a_catalog_of_a_newer_format_is_not_touched(folder: Path) -> None:
     with EmbeddedLog(folder).catalog.write() as catalog:
         catalog.pragma("user_version", 99)
-    with pytest.raises(NewerFormat, match="has format 99, this Headwater knows 1. Upgrade"):
+    with pytest.raises(NewerFormat, match="has format 99, this Headwater knows 2. Upgrade"):
         hw.open(f"file:{folder}")
 
 

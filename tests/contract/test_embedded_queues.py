@@ -15,6 +15,7 @@ import pytest
 from headwater.errors import Full, LeaseLost, Pinned, StorageFailed
 from headwater.log import Settings, Topic
 from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded.deliveries import select
 from headwater.log.embedded.queues import EmbeddedQueues
 from headwater.log.queues import Queue
 from headwater.testing.groups_contract import ManualClock
@@ -137,6 +138,22 @@ def test_a_waiting_taker_wakes_for_an_append_and_for_a_lease_that_ran_out(
         act()
         thread.join()
     assert got == [1, 2]
+
+
+def test_what_came_back_is_found_without_looking_at_all_that_is_out(
+    log: EmbeddedLog, queue: Queue, jobs: Topic, clock: ManualClock
+) -> None:
+    put(jobs, range(10))
+    queue.take(10)
+    clock.pass_s(LEASE_S)
+    asked: list[str] = []
+    with log.catalog.read() as catalog:
+        catalog.exec_trace = lambda _, statement, __: asked.append(statement) or True
+        found = select(catalog, "work", "until <= ? AND attempt < ?", clock(), 3, limit=4)
+        catalog.exec_trace = None
+        plan = catalog.execute(f"EXPLAIN QUERY PLAN {asked[0]}", ("work", 0, 3, 4)).fetchall()
+    assert len(found) == 4
+    assert [row[-1] for row in plan] == ["SEARCH deliveries USING INDEX deliveries_by_time (queue=? AND until<?)"]
 
 
 def test_dead_lettering_that_fails_leaves_the_record_in_the_queue(log: EmbeddedLog, queue: Queue, jobs: Topic) -> None:

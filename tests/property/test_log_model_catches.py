@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from headwater.log.embedded import append, trim
-from headwater.log.embedded.upkeep import rollup, swap
+from headwater.log.embedded.upkeep import rollup
 from tests.property.test_log_model import LogModel
 
 
 def drops_a_record_when_rolling_up(patch: pytest.MonkeyPatch) -> None:
-    real = swap.write
+    real = rollup.write_chunk
 
-    def planted(log: Any, topic: Any, loaded: Any, keep: Any = None) -> Any:
-        keep = np.ones(len(loaded.offsets), bool) if keep is None else keep
-        keep[-1] = False
-        return real(log, topic, loaded, keep)
+    def planted(log: Any, topic: Any, place: Any, records: Any) -> Any:
+        first, *others = records
+        return real(log, topic, replace(place, rows=place.rows - 1), [first.slice(1), *others])
 
-    patch.setattr(rollup, "write", planted)
+    patch.setattr(rollup, "write_chunk", planted)
 
 
 def takes_a_repeated_sequence_for_a_new_one(patch: pytest.MonkeyPatch) -> None:

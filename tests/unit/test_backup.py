@@ -88,7 +88,7 @@ def test_the_manifest_says_what_is_in_it(log: EmbeddedLog, tmp_path: Path) -> No
     made = backup(log, tmp_path / "backup")
     told = json.loads((tmp_path / "backup" / "backup.json").read_text())
     assert told["position"] == made.position == str(log.snapshot(["clicks", "users"]).position)
-    assert (told["format"], told["append"], told["digest"]) == (1, 41, made.digest)
+    assert (told["format"], told["append"], told["digest"]) == (2, 41, made.digest)
     assert told["made_at"].endswith("+00:00")
     assert sorted(os.listdir(tmp_path / "backup")) == ["backup.json", "catalog.db", "chunks"]
 
@@ -479,7 +479,7 @@ def damage(backup_folder: Path, how: str) -> None:
     elif how == "digest":
         manifest.write_text(json.dumps({**told, "digest": "0" * 64}))
     else:
-        manifest.write_text(json.dumps({**told, "format": 2}))
+        manifest.write_text(json.dumps({**told, "format": 3}))
 
 
 @pytest.mark.parametrize("how", ["chunk", "missing", "catalog", "no manifest", "manifest", "digest", "format"])
@@ -497,7 +497,7 @@ def test_a_catalog_that_names_files_elsewhere_writes_nothing_there(log: Embedded
         catalog.execute("UPDATE chunks SET file = ? WHERE id = (SELECT max(id) FROM chunks)", (name,))
     with pytest.raises((BadBackup, Corrupt)):
         backup(log, tmp_path / "backup")
-    with pytest.raises(BadBackup, match="which is no chunk file"):
+    with pytest.raises(BadBackup, match="which is no file of chunks"):
         backups.inside(name, tmp_path)
 
 

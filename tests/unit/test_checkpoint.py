@@ -9,20 +9,24 @@ import pytest
 
 import headwater as hw
 from headwater.errors import CheckpointLost
-from headwater.log import Position, Progress
+from headwater.log import Position, Progress, Topic, TopicSpec
 from headwater.log.position import AppendNumber
 from headwater.log.protocol import Snapshot
 from headwater.process.checkpoint import Checkpoint, from_offset, to_offset
+from headwater.records import schema_of
 
 
 def at(number: int) -> Snapshot:
     return Snapshot(AppendNumber(number), Position.of({"clicks": {0: 10 * number}}))
 
 
-def plan_batches(folder: Path, ends: list[int]) -> Checkpoint:
-    (folder / "offsets").mkdir(parents=True)
+def plan_batches(folder: Path, ends: list[int], *, done: int = 0) -> Checkpoint:
+    for kind in ("offsets", "commits"):
+        (folder / kind).mkdir(parents=True)
     for batch, end in enumerate(ends):
         (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(to_offset(at(end)))}")
+    for batch in range(done):
+        (folder / "commits" / str(batch)).write_text("v1\n{}")
     return Checkpoint(folder)
 
 
@@ -31,6 +35,14 @@ def append_batches(log: hw.Log, ends: list[int]) -> None:
     starts = [Position(), *(at(end).position for end in ends)]
     for batch, end in enumerate(ends):
         log.append([], producer=producer, sequence=batch, progress=Progress(starts[batch], at(end).position))
+
+
+@pytest.fixture
+def log(log: hw.Log) -> hw.Log:
+    """With 60 records to read: where append 6 ended."""
+    clicks = Topic(log, log.create(TopicSpec("clicks", schema_of({"n": "int64"}), partitions=1)))
+    clicks.append([{"n": n} for n in range(60)])
+    return log
 
 
 def test_offsets_survive_json() -> None:
@@ -66,6 +78,15 @@ def test_a_lost_or_restored_checkpoint_is_noticed(
     with pytest.raises(CheckpointLost) as caught:
         plan_batches(tmp_path / "c", planned).verify(log, "p")
     assert told in str(caught.value)
+
+
+def test_a_restored_log_that_lacks_what_was_done_or_planned_is_noticed(log: hw.Log, tmp_path: Path) -> None:
+    append_batches(log, [1, 2])
+    plan_batches(tmp_path / "fine", [1, 2, 3], done=2).verify(log, "p")
+    with pytest.raises(CheckpointLost, match="says that batch 2 is done, which the log does not have"):
+        plan_batches(tmp_path / "done", [1, 2, 3], done=3).verify(log, "p")
+    with pytest.raises(CheckpointLost, match="batch 2 reads up to clicks:0=70, the log ends at clicks:0=60"):
+        plan_batches(tmp_path / "ahead", [1, 2, 7], done=2).verify(log, "p")
 
 
 def test_a_torn_offset_file_is_noticed(log: hw.Log, tmp_path: Path) -> None:

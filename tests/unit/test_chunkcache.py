@@ -39,7 +39,7 @@ def test_a_chunk_is_read_from_disk_without_asking_spark(
     filled: tuple[Remembering, Arrangement], tmp_path: Path
 ) -> None:
     state, arranged = filled
-    assert CachedChunks(tmp_path / "cache", state).load(arranged.runs[0][0]).num_rows == 100
+    assert CachedChunks(tmp_path / "cache", state).load(arranged.manifest.runs[0][0]).num_rows == 100
     assert state.asked == 0
 
 
@@ -48,7 +48,7 @@ def test_a_lost_or_damaged_file_is_fetched_again(
     filled: tuple[Remembering, Arrangement], tmp_path: Path, damage: str
 ) -> None:
     state, arranged = filled
-    ref = arranged.runs[0][0]
+    ref = arranged.manifest.runs[0][0]
     file = tmp_path / "cache" / ref.id
     if damage == "missing":
         file.unlink()
@@ -65,6 +65,6 @@ def test_a_lost_or_damaged_file_is_fetched_again(
 
 def test_a_dropped_chunk_leaves_no_file(filled: tuple[Remembering, Arrangement], tmp_path: Path) -> None:
     state, arranged = filled
-    CachedChunks(tmp_path / "cache", state).drop(arranged.runs[0][0])
+    CachedChunks(tmp_path / "cache", state).drop(arranged.manifest.runs[0][0])
     assert list((tmp_path / "cache").iterdir()) == []
     assert not state

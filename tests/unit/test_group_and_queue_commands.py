@@ -85,6 +85,8 @@ def test_a_queue_from_its_making_to_the_replay_of_its_dead_letters(url: str) -> 
     made = answer(queue.cli, url, "create", "work", "jobs", "--lease-s", "30", "--attempts", "2")
     assert made == [{"name": "work", "topic": "jobs", "lease_s": 30.0, "attempts": 2, "dead": "work.dead"}]
     one, two, three = answer(queue.cli, url, "take", "work", "--count", "3")
+    (longer,) = answer(queue.cli, url, "extend", "work", one["receipt"], "--lease-s", "90")
+    assert (longer["state"], longer["until"] > one["until"]) == ("extended", True)
     answer(queue.cli, url, "ack", "work", one["receipt"])
     with pytest.raises(LeaseLost):
         answer(queue.cli, url, "ack", "work", one["receipt"])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +32,20 @@ def test_all_is_the_public_surface() -> None:
     public = {
         name for name, value in vars(headwater).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert public | {"errors"} == set(headwater.__all__)
+    assert public | {"errors", "frames"} == set(headwater.__all__)
+
+
+def test_frames_offers_what_its_package_does() -> None:
+    from headwater.process import frames
+
+    assert headwater.frames.__all__ == frames.__all__
+    assert [getattr(headwater.frames, name) for name in frames.__all__] == [getattr(frames, n) for n in frames.__all__]
+    assert set(frames.__all__) <= set(dir(headwater.frames))
+
+
+def test_spark_is_not_imported_until_it_is_needed() -> None:
+    told = "import sys, headwater, headwater.frames; sys.exit('pyspark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
 
 
 def imports(file: Path) -> list[str]:
@@ -117,3 +132,18 @@ def test_no_file_holds_a_second_product() -> None:
         if (lines := len(file.read_text().splitlines())) > 400
     }
     assert long == {}
+
+
+def test_a_kafka_broker_for_tests_needs_no_duckdb_and_no_spark() -> None:
+    asked = "import sys, headwater.testing.kafka; print([m for m in ('duckdb', 'pyspark') if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_what_testing_offers_is_there() -> None:
+    from headwater import testing
+
+    for name in testing.__all__:
+        assert inspect.isclass(getattr(testing, name))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        testing.nothing  # noqa: B018

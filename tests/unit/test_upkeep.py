@@ -12,6 +12,7 @@ import pytest
 from headwater.errors import BadSchema, Compacted, Missed, Pinned
 from headwater.log import Position, Settings, Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded.upkeep import rollup
 from headwater.log.position import AppendNumber
 from headwater.records import schema_of, to_batch
 
@@ -106,6 +107,24 @@ def test_a_reader_in_the_middle_of_a_scan_does_not_notice(log: EmbeddedLog) -> N
     log.upkeep.roll_up("clicks")
     seen += [value for batch in scan for value in batch.column(0).to_pylist()[::3000]]
     assert seen == list(range(40))
+
+
+def test_two_that_roll_up_at_once_do_not_disturb_each_other(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = stream(log)
+    for number in range(6):
+        topic.append([click(number)], partition=0)
+    assert log.upkeep.roll_up("clicks", least_chunks=2) == 6
+    topic.append([click(6)], partition=0)
+    real, others = rollup.load, iter([lambda: log.upkeep.roll_up("clicks", least_chunks=2)])
+
+    def load_after_another(*given: Any) -> Any:
+        for roll_up in others:
+            assert roll_up() == 2
+        return real(*given)
+
+    monkeypatch.setattr(rollup, "load", load_after_another)
+    assert log.upkeep.roll_up("clicks", least_chunks=2) == 0
+    assert sorted(topic.read()["user_id"].to_pylist()) == list(range(7))
 
 
 def test_small_appends_leave_no_rows_behind(log: EmbeddedLog) -> None:
@@ -284,6 +303,18 @@ def test_reads_span_the_archive(log: EmbeddedLog, tmp_path: Path, clock: Clock) 
 # --- forgetting ---
 
 SECRET = "erika.mustermann@example.org"
+
+
+def test_a_part_that_a_crash_left_in_the_archive_is_not_taken_for_the_chunk(log: EmbeddedLog, tmp_path: Path) -> None:
+    topic = stream(log)
+    topic.append([click(number, "/a/long/page") for number in range(5000)], partition=0)
+    (chunk,) = (log.root / "chunks" / "clicks").iterdir()
+    left = tmp_path / "cold" / chunk.relative_to(log.root)
+    left.parent.mkdir(parents=True)
+    left.write_bytes(chunk.read_bytes()[:1000])
+    assert log.upkeep.archive("clicks", f"file://{tmp_path / 'cold'}") == 1
+    assert left.read_bytes() == chunk.read_bytes()
+    assert topic.read().num_rows == 5000
 
 
 def bytes_on_disk(*folders: Path) -> bytes:

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from headwater.cli.verify import verify as command
 from headwater.errors import BadLogUrl, Corrupt
 from headwater.log import Position, Topic, TopicSpec
-from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded import EmbeddedLog, wal
 from headwater.log.embedded.bounds import Bounds
 from headwater.log.embedded.digest import PartitionDigest
 from headwater.log.embedded.verify import Verdict, verify
@@ -440,3 +440,18 @@ def test_verifying_does_not_make_a_log(tmp_path: Path) -> None:
     told = run("--log", f"file:{tmp_path / 'typo'}")
     assert isinstance(told.exception, BadLogUrl)
     assert not (tmp_path / "typo").exists()
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_the_write_ahead_log_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_use: bool) -> None:
+    log = EmbeddedLog(tmp_path / "log")
+    Topic(log, log.create(CLICKS)).append([click(1)])
+    if not in_use:
+        log.close()
+    reads: list[Path] = []
+    scan = wal._scan
+    monkeypatch.setattr(wal, "_scan", lambda path: [reads.append(path), scan(path)][1])
+    assert verify(log.root).sound
+    assert len(reads) == 1
+    if in_use:
+        log.close()

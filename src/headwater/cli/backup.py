@@ -1,4 +1,4 @@
-"""`headwater backup` and `headwater restore`: a copy of a log, taken while it is in use."""
+"""`headwater backup` and `headwater restore`: a copy of a log and what is derived from it, taken while it is in use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import typer
 from headwater.cli.existing import existing, folder_of
 from headwater.cli.output import LOG, Json, LogUrl
 from headwater.cli.progress import progress_bar
+from headwater.derived import DerivedFiles
 from headwater.log import Position
 from headwater.log.embedded import EmbeddedLog
-from headwater.log.embedded.backup import Manifest
 from headwater.log.embedded.backup import backup as make
 from headwater.log.embedded.backup import restore as make_log
+from headwater.log.embedded.manifest import Manifest
 
 
 def backup(
@@ -26,16 +27,17 @@ def backup(
     at: Annotated[str, typer.Option(help="As it was at this position, such as 'clicks:0=12,1=7'; default: now.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Copy a log, while it is in use, and verify the copy. Whole or not there.
+    """Copy a log with its pipelines' checkpoints and its views' stores, while they are in use. Whole or not there.
 
     With --at, up to the last append at or before that position; topics and partitions that it does not name are cut at
-    the same append. Spark's checkpoints and the stores of views are not part of it: they are built again from the log.
+    the same append. A checkpoint or store that does not go with the log in the copy, for example because it is ahead of
+    that position, is left out, and said so: a store is built again by the next run, a view from the log.
     """
     position = Position.parse(at) if at else None
     opened = EmbeddedLog(existing(log))
     try:
-        with progress_bar("backing up") as advance:
-            manifest = make(opened, to, at=position, advance=advance)
+        with progress_bar("backing up", as_json=as_json) as advance:
+            manifest = make(opened, to, at=position, along=DerivedFiles(), advance=advance)
     finally:
         opened.close()
     _tell(manifest, f"backed up to {to}", as_json=as_json)
@@ -46,8 +48,9 @@ def restore(
     to: Annotated[str, typer.Option("--to", help="The log to make, as file:PATH; it must not be there yet.")],
     as_json: Json = False,
 ) -> None:
-    """Make a log of a backup, verified against what the backup says of itself. Whole or not there."""
-    with progress_bar("restoring") as advance:
+    """Make a log of a backup, with checkpoints and stores, all verified against what the backup says of itself. Whole
+    or not there."""
+    with progress_bar("restoring", as_json=as_json) as advance:
         manifest = make_log(source, folder_of(to), advance=advance)
     _tell(manifest, f"restored to {to}", as_json=as_json)
 
@@ -60,3 +63,5 @@ def _tell(manifest: Manifest, done: str, *, as_json: bool) -> None:
         f"{done}: {manifest.records} records up to append {manifest.append}\n"
         f"position {manifest.position}\ndigest {manifest.digest}\n"
     )
+    for each in manifest.left_out:
+        sys.stdout.write(f"note: {each}\n")

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Gives what is to be called with bytes done and bytes in all; None if standard error is no terminal."""
-    if not sys.stderr.isatty():
+def progress_bar(what: str, *, as_json: bool) -> Iterator[Callable[[int, int], None] | None]:
+    """Gives what is to be called with bytes done and bytes in all; None if standard error is no terminal, or JSON was
+    asked for. It is on standard error, and gone when the act is over, whichever way it ended."""
+    if as_json or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console

@@ -82,6 +82,21 @@ def ack(name: Name, receipt: Receipt, log: LogUrl = LOG, as_json: Json = False) 
 
 
 @cli.command()
+def extend(
+    name: Name,
+    receipt: Receipt,
+    lease_s: Annotated[
+        float | None, typer.Option(help="For how long from now; the queue's lease if not given.")
+    ] = None,
+    log: LogUrl = LOG,
+    as_json: Json = False,
+) -> None:
+    """Keep a record for longer: the work on it goes on."""
+    until = queues_of(open_log(log)).extend(name, receipt, lease_s=lease_s)
+    write_rows([{"receipt": receipt, "state": "extended", "until": until}], as_json=as_json)
+
+
+@cli.command()
 def release(name: Name, receipt: Receipt, log: LogUrl = LOG, as_json: Json = False) -> None:
     """Give a record back: anyone may take it at once; after the last attempt it is a dead letter."""
     queues_of(open_log(log)).release(name, receipt)

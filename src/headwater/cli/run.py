@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from headwater.app import App
+from headwater.cli.output import Json
+from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
+from headwater.process.changes import Change, rendered
 
 
 def run(
@@ -18,18 +23,34 @@ def run(
     http: Annotated[str, typer.Option(help="Where to serve, as HOST:PORT; 'off' for nowhere.")] = "127.0.0.1:8080",
     caught_up: Annotated[bool, typer.Option("--caught-up", help="End when all inputs are processed.")] = False,
     master: Annotated[str | None, typer.Option(help="Another Spark master than this machine.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would change; run nothing.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Keep the app's views up to date and serve them, until Ctrl-C."""
+    """Keep the app's views and streams up to date and serve them, until Ctrl-C."""
+    if as_json and not plan:
+        raise UsageError(what="--json is for --plan", do="Say --plan, or leave out --json")
     app = load_app(file)
+    line = StatusLine(app.name)
     try:
+        if plan:
+            _show(app.diff(), file, as_json=as_json)
+            return
         app.run(
             until="caught-up" if caught_up else "stopped",
             http=None if http == "off" else http,
             master=master,
-            say=lambda text: print(f"{app.name}: {text}", file=sys.stderr, flush=True),  # noqa: T201
+            say=line.say,
+            show=line.show,
         )
     finally:
+        line.clear()
         app.close()
+
+
+def _show(changes: list[Change], file: Path, *, as_json: bool) -> None:
+    told = [{**asdict(each), "do": each.do.replace("FILE", str(file))} for each in changes]
+    text = json.dumps(told) if as_json else rendered([Change(**each) for each in told])
+    sys.stdout.write(f"{text}\n")
 
 
 def load_app(file: Path) -> App:

@@ -14,9 +14,11 @@ import typer
 from pyarrow import ipc
 
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
+from headwater.cli.progress import progress_bar
 from headwater.errors import BadRequest, UsageError
 from headwater.log import Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
+from headwater.log.spec import INTERNAL
 from headwater.log.spec import describe as described
 from headwater.records import schema_of
 
@@ -33,11 +35,17 @@ def _topic(log: str, name: str) -> Topic:
 
 
 @cli.command("list")
-def list_(log: LogUrl = LOG, as_json: Json = False) -> None:
+def list_(
+    log: LogUrl = LOG,
+    internal: Annotated[bool, typer.Option("--internal", help="Headwater's own topics too.")] = False,
+    as_json: Json = False,
+) -> None:
     """All topics, with what they hold."""
     opened = open_log(log)
     rows = []
     for spec in opened.topics():
+        if spec.name.startswith(INTERNAL) and not internal:
+            continue
         extents = opened.extents(spec.name).values()
         records = sum(extent.end - extent.start for extent in extents)
         rows.append({"topic": spec.name, "kind": spec.kind, "partitions": spec.partitions, "records": records})
@@ -199,7 +207,8 @@ def forget(
     typed = {column: pa.scalar(value).cast(spec.schema.field(column).type).as_py() for column, value in given.items()}
     if not yes:
         typer.confirm(f"Forget all records of {typed} in {name}? This cannot be undone", abort=True)
-    done = _embedded(opened).upkeep.forget(name, keys=[typed])
+    with progress_bar("forgetting", as_json=as_json) as advance:
+        done = _embedded(opened).upkeep.forget(name, keys=[typed], advance=advance)
     write_rows([asdict(done)], as_json=as_json)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
+from headwater.cli.progress import progress_bar
 from headwater.errors import UsageError
 from headwater.log import open_log
 from headwater.log.embedded import EmbeddedLog
@@ -22,6 +23,7 @@ def upkeep(
     opened = open_log(log)
     if not isinstance(opened, EmbeddedLog):
         raise UsageError(what="only a file: log needs upkeep", do="Use the backend's own tools")
-    done = opened.upkeep.run()
+    with progress_bar("keeping up", as_json=as_json) as advance:
+        done = opened.upkeep.run(advance=advance)
     removed = opened.upkeep.collect_garbage(grace_s=grace_s)
     write_rows([{**asdict(done), "files_removed": done.files_removed + removed}], as_json=as_json)

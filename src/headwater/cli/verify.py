@@ -21,7 +21,7 @@ DAMAGED = 7
 def verify(log: LogUrl = LOG, as_json: Json = False) -> None:
     """Check a log in full, while it is in use: checksums, records, offsets. Exit code 7 if it is damaged."""
     folder = existing(log)
-    with progress_bar("verifying") as advance:
+    with progress_bar("verifying", as_json=as_json) as advance:
         verdict = check(folder, advance=advance)
     if as_json:
         sys.stdout.write(json.dumps(_plain(verdict)) + "\n")

@@ -29,7 +29,16 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, ProcessError, SqlRefused
+from headwater.errors.process import (
+    BadFrame,
+    BadFunction,
+    CheckpointLost,
+    FunctionFailed,
+    JavaMissing,
+    PipelineFailed,
+    ProcessError,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -52,12 +61,16 @@ from headwater.errors.storage import (
     Pinned,
     StorageFailed,
     TargetNotEmpty,
+    UpgradeBlocked,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
     "CODES",
     "BackupFailed",
     "BadBackup",
+    "BadFrame",
+    "BadFunction",
     "BadKey",
     "BadLogUrl",
     "BadName",
@@ -73,8 +86,10 @@ __all__ = [
     "Corrupt",
     "Fenced",
     "Full",
+    "FunctionFailed",
     "GroupNotFound",
     "HeadwaterError",
+    "InputsGone",
     "JavaMissing",
     "LeaseLost",
     "LogError",
@@ -83,6 +98,7 @@ __all__ = [
     "NotAMember",
     "NotAnInput",
     "NotCovered",
+    "NotCurrent",
     "Pinned",
     "PipelineFailed",
     "PlanChanged",
@@ -99,8 +115,11 @@ __all__ = [
     "TooLarge",
     "TopicMismatch",
     "TopicNotFound",
+    "UpgradeBlocked",
     "UsageError",
     "VersionConflict",
+    "VersionRefused",
+    "VersionsRaced",
     "ViewNotFound",
     "codes",
 ]

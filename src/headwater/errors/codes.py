@@ -25,7 +25,15 @@ from headwater.errors.log import (
     TopicNotFound,
     VersionConflict,
 )
-from headwater.errors.process import CheckpointLost, JavaMissing, PipelineFailed, PlanChanged, SqlRefused
+from headwater.errors.process import (
+    BadFrame,
+    BadFunction,
+    CheckpointLost,
+    FunctionFailed,
+    JavaMissing,
+    PipelineFailed,
+    SqlRefused,
+)
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -47,7 +55,9 @@ from headwater.errors.storage import (
     Pinned,
     StorageFailed,
     TargetNotEmpty,
+    UpgradeBlocked,
 )
+from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     HeadwaterError: (500, 1),
@@ -71,6 +81,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     Corrupt: (500, 7),
     StorageFailed: (507, 7),
     NewerFormat: (500, 7),
+    UpgradeBlocked: (503, 6),
     BackupFailed: (500, 7),
     BadBackup: (500, 7),
     TargetNotEmpty: (409, 4),
@@ -82,9 +93,16 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     SqlRefused: (422, 2),
+    BadFrame: (422, 2),
+    BadFunction: (422, 2),
     PlanChanged: (409, 4),
+    NotCurrent: (409, 4),
+    VersionRefused: (409, 4),
+    VersionsRaced: (409, 5),
+    InputsGone: (410, 5),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
+    FunctionFailed: (500, 1),
     JavaMissing: (500, 8),
     ViewNotFound: (404, 3),
     BadKey: (422, 2),

@@ -71,6 +71,6 @@ class LeaseLost(LogError):
     def __init__(self, *, queue: str, receipt: str) -> None:
         super().__init__(
             f"queue {queue!r} has no lease {receipt!r}: it ran out or was settled; nothing was changed",
-            do="Leave the record to whoever has it now; if work takes long, make the queue with a longer lease",
+            do="Leave the record to whoever has it now; if work takes long, extend the lease in time",
         )
         self.queue, self.receipt = queue, receipt

@@ -65,6 +65,17 @@ class NewerFormat(LogError):
         self.path, self.found, self.known = path, found, known
 
 
+class UpgradeBlocked(LogError):
+    """A log of an older format that somebody, perhaps with an older Headwater, has open."""
+
+    def __init__(self, *, path: str, found: int, known: int) -> None:
+        super().__init__(
+            f"{path} has format {found} and is in use, so it cannot be upgraded to format {known}; nothing was changed",
+            do="Stop all processes that use this log, then open it again: that upgrades it",
+        )
+        self.path, self.found, self.known = path, found, known
+
+
 class BackupFailed(LogError):
     """Nothing stands under the backup's name; the log is as it was."""
 

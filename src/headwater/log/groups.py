@@ -111,7 +111,8 @@ class Groups(Protocol):
     def groups(self) -> list[Group]: ...
 
     def remove(self, group: str, topic: str) -> None:
-        """Forget a group, so that it holds nothing back; `Pinned` while it has living members."""
+        """Forget a group, so that it holds nothing back; `Pinned` while it has living members. One made under its name
+        later begins at a greater generation: who belonged to the first is not taken for a member of the second."""
 
 
 def assign(members: Iterable[str], partitions: int) -> dict[str, tuple[int, ...]]:

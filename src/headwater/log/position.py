@@ -68,3 +68,7 @@ class Position:
             if any(p < 0 or o < 0 for p, o in ends[topic].items()):
                 raise BadPosition(text=text, why="numbers below zero")
         return cls.of(ends)
+
+
+START = Position()
+"""Before everything."""

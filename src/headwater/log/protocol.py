@@ -153,14 +153,22 @@ class Log(Protocol):
     def check(self, producer: Producer) -> None:
         """Raise `Fenced` if a newer epoch was taken."""
 
-    def covered(self, producer: str, *, at: AppendNumber | None = None) -> Covered | None:
-        """The producer's last append with progress, or its last one up to the append number `at`."""
+    def covered(self, producer: str, *, at: AppendNumber | None = None, sequence: int | None = None) -> Covered | None:
+        """The producer's last append with progress, or its last one up to the append number `at`, or that one."""
 
     def snapshot(
-        self, topics: Sequence[str], *, after: Snapshot | None = None, max_rows: int | None = None
+        self,
+        topics: Sequence[str],
+        *,
+        after: Snapshot | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
     ) -> Snapshot:
         """The newest append boundary; with `max_rows`, the last one at which no more rows than that came since `after`,
-        but always at least one append further if there is one."""
+        but always at least one append further if there is one. `max_bytes` likewise, about, of rows as they rest."""
+
+    def max_time(self, topic: str, partition: int, offset: int) -> int | None:
+        """The greatest event time, in µs, among the records at smaller offsets, also of those that upkeep removed."""
 
     def position_from(self, topic: str, time_us: int) -> Mapping[int, int]:
         """In each partition, the offset of the first record that was appended at that time or later."""

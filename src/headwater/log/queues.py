@@ -1,7 +1,8 @@
 """Queues: consumers that share the records of a topic, each record acknowledged alone.
 
     1  `take` hands out records under a lease: first those given back or whose lease ran out, then the next ones.
-    2  Who holds the lease acknowledges (done), releases (again, by anyone) or rejects (to the dead-letter topic).
+    2  Who holds the lease acknowledges (done), releases (again, by anyone) or rejects (to the dead-letter topic); work
+       that takes long extends it before it runs out.
     3  A lease that runs out is a release. A record that was taken `attempts` times goes to the dead-letter topic.
 
 So each record is handed out at least once and to one holder at a time. Order is not kept: workers overtake each other.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -98,6 +99,10 @@ class Queues(Protocol):
         """Done: it is never handed out again. `LeaseLost` if somebody else may have it; a lease that ran out, but whose
         record nobody took since, still counts."""
 
+    def extend(self, queue: str, receipt: str, *, lease_s: float | None = None) -> datetime:
+        """Hold it for another `lease_s` from now, the queue's own if not given; returns until when. Called again and
+        again while the work goes on. It is no attempt and never shortens a lease. `LeaseLost` as of `acknowledge`."""
+
     def release(self, queue: str, receipt: str) -> None:
         """Let anyone have it at once; after the last attempt it goes to the dead-letter topic instead."""
 
@@ -134,6 +139,10 @@ class Queue:
 
     def acknowledge(self, delivery: Delivery) -> None:
         self._queues.acknowledge(self.name, delivery.receipt)
+
+    def extend(self, delivery: Delivery, *, lease_s: float | None = None) -> Delivery:
+        """The same delivery with the later `until`; its receipt stays."""
+        return replace(delivery, until=self._queues.extend(self.name, delivery.receipt, lease_s=lease_s))
 
     def release(self, delivery: Delivery) -> None:
         self._queues.release(self.name, delivery.receipt)

@@ -15,6 +15,8 @@ from headwater.records import DELETED, WEIGHT, is_key_type
 Kind = Literal["stream", "table"]
 WhenFull = Literal["drop_oldest", "drop_newest", "block"]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,199}")
+INTERNAL = "_headwater."
+"""How the names of Headwater's own topics begin; they are listed only where asked for."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.errors import UsageError
-from headwater.log.keyhash import grouped, hash_one, key_hash, spread
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Appended, Log, Part, Producer
 from headwater.log.spec import Settings, TopicSpec
+from headwater.log.splitting import split
 from headwater.records import APPENDED_AT, DELETED, OFFSET, PARTITION, TIMESTAMP, Rows, to_batch
 
 METADATA = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.field(APPENDED_AT, TIMESTAMP)]
@@ -87,13 +87,14 @@ class Topic:
                 do="Append the old row with _weight -1 and the new one with +1",
             )
 
-    def parts(self, rows: Rows, *, partition: int | None = None) -> list[Part]:
+    def parts(self, rows: Rows, *, partition: int | None = None, producer: Producer | None = None) -> list[Part]:
         """Typed, checked, and split by the hash of the key; without a key, appends take turns over the partitions."""
         batch = to_batch(rows, self.spec.stored, topic=self.name, required=self.spec.required)
         if partition is not None:
-            return [self._log.stage(self.name, partition, batch)] if batch.num_rows else []
-        by_partition = split(batch, self.spec.key, self.spec.partitions, turn=next(self._turn))
-        return [self._log.stage(self.name, number, part) for number, part in by_partition.items()]
+            by_partition: Mapping[int, pa.RecordBatch] = {partition: batch} if batch.num_rows else {}
+        else:
+            by_partition = split(batch, self.spec.key, self.spec.partitions, turn=next(self._turn))
+        return [self._log.stage(self.name, number, part, producer=producer) for number, part in by_partition.items()]
 
     # --- reading ---
 
@@ -153,23 +154,3 @@ def _advanced(here: Position, topic: str, batch: pa.RecordBatch) -> Position:
     ends = here.as_dict()
     ends.setdefault(topic, {})[batch.column(PARTITION)[0].as_py()] = batch.column(OFFSET)[-1].as_py() + 1
     return Position.of(ends)
-
-
-def split(batch: pa.RecordBatch, key: tuple[str, ...], ways: int, *, turn: int = 0) -> Mapping[int, pa.RecordBatch]:
-    """The rows by the hash of their key, in their order; rows without a key stay together."""
-    if batch.num_rows == 0:
-        return {}
-    if ways == 1 or not key:
-        return {turn % ways: batch}
-    if batch.num_rows == 1:
-        one = hash_one([batch.column(name)[0].as_py() for name in key])
-        if one is not None:
-            return {(one >> 32) % ways: batch}
-    numbers = spread(key_hash([batch.column(name) for name in key]), ways)
-    order, bounds = grouped(numbers, ways)
-    ordered = batch.take(pa.array(order))
-    return {
-        way: ordered.slice(int(bounds[way]), int(bounds[way + 1] - bounds[way]))
-        for way in range(ways)
-        if bounds[way + 1] > bounds[way]
-    }

@@ -7,13 +7,15 @@ commits/<batch>   written when it is done (step 6)
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from headwater.errors import CheckpointLost
-from headwater.log.position import AppendNumber, Position
+from headwater.log.position import START, AppendNumber, Position
 from headwater.log.protocol import Covered, Log, Progress, Snapshot
 
-START = Snapshot(AppendNumber(0), Position())
+BEFORE_FIRST = -1
+"""The sequence of the append without records by which a pipeline that does not begin at the start says where."""
 
 
 def to_offset(snapshot: Snapshot) -> dict[str, object]:
@@ -26,33 +28,56 @@ def from_offset(offset: dict[str, object]) -> Snapshot:
 
 
 class Checkpoint:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, begin: Position = START) -> None:
         self.folder = folder
+        self._begin = Snapshot(AppendNumber(0), begin)
 
     def progress(self, batch: int) -> Progress:
         """The inputs of a batch that Spark has planned: after the batch before it, up to its own end."""
-        start = self._end(batch - 1) if batch > 0 else START
-        return Progress(start.position, self._end(batch).position)
+        return Progress(self.end(batch - 1).position, self.end(batch).position)
 
     def last_planned(self) -> int | None:
-        offsets = self.folder / "offsets"
-        batches = [int(file.name) for file in offsets.iterdir() if file.name.isdigit()] if offsets.is_dir() else []
+        return self._last("offsets")
+
+    def last_done(self) -> int | None:
+        return self._last("commits")
+
+    def _last(self, kind: str) -> int | None:
+        folder = self.folder / kind
+        batches = [int(file.name) for file in folder.iterdir() if file.name.isdigit()] if folder.is_dir() else []
         return max(batches, default=None)
 
-    def _end(self, batch: int) -> Snapshot:
+    def end(self, batch: int) -> Snapshot:
+        """Where a batch ends: of several sources, all their topics; of one topic's several, the least."""
+        if batch < 0:
+            return self._begin
         path = self.folder / "offsets" / str(batch)
         try:
-            return from_offset(json.loads(path.read_text().splitlines()[2]))
-        except (OSError, IndexError, ValueError, KeyError) as error:
-            raise CheckpointLost(pipeline=self.folder.parent.name, why=f"{path} cannot be read: {error}") from error
+            sources = [from_offset(json.loads(line)) for line in path.read_text().splitlines()[2:] if line != "-"]
+            number = max(source.number for source in sources)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CheckpointLost(
+                pipeline=self.folder.parent.parent.name, why=f"{path} cannot be read: {error}"
+            ) from error
+        ends: dict[str, Position] = {}
+        for source in sources:
+            for topic in source.position.topics:
+                own = source.position.only([topic])
+                ends[topic] = min(ends.get(topic, own), own, key=_total)
+        position = Position.of({topic: own.as_dict()[topic] for topic, own in ends.items()})
+        return Snapshot(number, position)
 
     def verify(self, log: Log, producer: str) -> None:
         """Before a run: what the checkpoint plans next must go on where the log's last append of this producer ended.
 
-        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind.
+        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind; and
+        a restored log may lag behind it: then it plans what the log cannot give, or believes done what is not there.
         """
         done: Covered | None = log.covered(producer)
         planned = self.last_planned()
+        begun = log.covered(producer, sequence=BEFORE_FIRST)
+        if begun is not None:
+            self._begin = Snapshot(AppendNumber(0), begun.progress.end)
 
         def lost(why: str) -> CheckpointLost:
             return CheckpointLost(pipeline=producer, why=why)
@@ -61,7 +86,8 @@ class Checkpoint:
             if planned not in (None, 0):
                 raise lost(f"it has batch {planned}, the log has none")
         elif planned is None:
-            raise lost(f"it is gone, the log has batch {done.sequence}")
+            if done.sequence != BEFORE_FIRST:
+                raise lost(f"it is gone, the log has batch {done.sequence}")
         elif planned == done.sequence:
             if self.progress(planned) != done.progress:
                 raise lost(f"batch {planned} is for other inputs than the one in the log")
@@ -70,3 +96,22 @@ class Checkpoint:
                 raise lost(f"batch {planned} does not begin where the log's last batch ended")
         else:
             raise lost(f"it stands at batch {planned}, the log at {done.sequence}")
+        self._verify_ends(log, done, planned, lost)
+
+    def _verify_ends(
+        self, log: Log, done: Covered | None, planned: int | None, lost: Callable[[str], CheckpointLost]
+    ) -> None:
+        """What it says is done stands in the log, and so does what it plans to read."""
+        finished = self.last_done()
+        if finished is not None and (done is None or finished > done.sequence):
+            raise lost(f"it says that batch {finished} is done, which the log does not have")
+        if planned is not None:
+            end = self.progress(planned).end
+            known = {spec.name for spec in log.topics()}
+            there = log.snapshot([name for name in end.topics if name in known]).position
+            if not there.covers(end):
+                raise lost(f"batch {planned} reads up to {end}, the log ends at {str(there) or 'nothing'}")
+
+
+def _total(position: Position) -> int:
+    return sum(offset for _, by in position.ends for _, offset in by)

@@ -11,9 +11,12 @@ import gc
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 
+import headwater.process.frames.sink
+import headwater.process.frames.source
+import headwater.process.frames.table
 import headwater.process.keyed.runner
-import headwater.process.sink
-import headwater.process.source  # noqa: F401
+import headwater.process.keyed.sink
+import headwater.process.keyed.source  # noqa: F401
 
 if __name__ == "__main__":
     gc.collect()

@@ -10,26 +10,41 @@ from functools import lru_cache
 from pathlib import Path
 
 from headwater.log import open_log
-from headwater.log.protocol import Log, Producer
+from headwater.log.position import START, Position
+from headwater.log.protocol import Log, Producer, Progress
+from headwater.process import functions
+from headwater.process.failpoint import Failpoint, Step
 from headwater.process.plan import Plan
 
 
 @dataclass(frozen=True)
 class Job:
-    plan: Plan
+    name: str
+    """The pipeline's."""
     log_url: str
     producer: Producer
     topic: str
     """Where the output goes."""
     folder: str
-    """The pipeline's own: Spark's checkpoint, and the cache of state."""
+    """The pipeline's own: Spark's checkpoint, and caches."""
+    inputs: tuple[str, ...]
+    """The topics whose records make batches."""
+    begin: Position = START
+    """Where the first batch begins."""
+    tables: tuple[str, ...] = ()
+    """Topics that are read as of the batch's append, without making batches."""
+    lateness: tuple[tuple[str, int], ...] = ()
+    """For some inputs, how much later than the greatest event time before it a record may come, in µs."""
+    skips: tuple[Progress, ...] = ()
+    """Batches whose records go to the dead letters instead of through the pipeline."""
+    from_retained: bool = False
+    """Begin with what retention has left of the inputs; else what is missing is an error."""
+    plan: Plan | None = None
+    """In the keyed lane."""
+    failpoint: Failpoint | None = None
 
     def log(self) -> Log:
         return _opened(self.log_url, os.getpid())
-
-    @property
-    def inputs(self) -> list[str]:
-        return list(dict.fromkeys(read.topic for read in self.plan.reads))
 
     @property
     def checkpoint(self) -> Path:
@@ -39,8 +54,26 @@ class Job:
     def cache(self) -> Path:
         return Path(self.folder) / "cache"
 
+    @property
+    def late_topic(self) -> str:
+        return f"{self.topic}.late"
+
+    @property
+    def dead_topic(self) -> str:
+        return f"{self.topic}.dead"
+
+    def skipped(self, first: Position, last: Position, topics: tuple[str, ...]) -> bool:
+        """Whether what lies between is to be left out, for a source of these topics."""
+        return any(
+            (first, last) == (skip.start.only(topics), skip.end.only(topics)) and first != last for skip in self.skips
+        )
+
+    def reached(self, step: Step, batch: int) -> None:
+        if self.failpoint is not None:
+            self.failpoint.reached(step, batch, self.name)
+
     def dump(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode()
+        return base64.b64encode(functions.dumped(self)).decode()
 
     @staticmethod
     @lru_cache(maxsize=64)

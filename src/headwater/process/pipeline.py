@@ -1,88 +1,199 @@
-"""A pipeline: the named Spark query that keeps one view's topic up to date."""
+"""A pipeline: the named Spark query that keeps one derived topic up to date."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
-from headwater.errors import HeadwaterError, PipelineFailed, PlanChanged
-from headwater.log.position import Position
-from headwater.log.protocol import Log
-from headwater.log.spec import TopicSpec
-from headwater.process.checkpoint import Checkpoint
+from headwater.errors import HeadwaterError, PipelineFailed
+from headwater.log.position import Epoch, Position
+from headwater.log.protocol import Log, Producer, Progress
+from headwater.process.checkpoint import BEFORE_FIRST, Checkpoint
+from headwater.process.failpoint import Failpoint
 from headwater.process.job import Job
-from headwater.process.plan import Plan
+from headwater.process.lane import Lane, first_version
+from headwater.process.side import dead_topic, late_topic
+from headwater.process.sink import pin_inputs
+from headwater.process.source import Limits
+from headwater.process.userlines import line_in
+from headwater.process.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-MAX_ROWS = 1_000_000
-"""Rows of all inputs in one batch; an append larger than this is a batch of its own."""
+Start = Literal["start", "end"] | Position | datetime
+SKIPS = "skips.json"
+MOST_RESTARTS = 5
+SOURCES_S = 30.0
+_NO_WORKER = "Python worker failed to connect back"
 
 
-def output_topic(plan: Plan) -> TopicSpec:
-    return TopicSpec(plan.view, plan.schema, key=plan.key, kind="table", partitions=plan.buckets)
+@dataclass(frozen=True)
+class Status:
+    """How a pipeline stands. Rows are counted since the beginning of its topics; `lag` is what it has yet to read."""
 
-
-def producer_name(plan: Plan) -> str:
-    return f"{plan.view}@{plan.fingerprint()}"
+    name: str
+    rows_in: int
+    rows_out: int
+    lag: int
+    batch: int | None
+    batch_s: float | None
+    """How long the last batch took."""
 
 
 class Pipeline:
-    def __init__(self, plan: Plan, log: Log, folder: Path, *, max_rows: int = MAX_ROWS) -> None:
-        self.plan = plan
+    """A lane run as the given version of it: over that version's inputs, into its topic, under its name."""
+
+    def __init__(
+        self,
+        lane: Lane,
+        log: Log,
+        root: Path,
+        *,
+        version: Version | None = None,
+        limits: Limits | None = None,
+        start: Start = "start",
+        failpoint: Failpoint | None = None,
+    ) -> None:
+        self.version = version or first_version(lane)
+        self.lane = lane.over(self.version.inputs)
+        self.folder = self.version.folder(root)
         self._log = log
-        self._folder = folder / plan.view / plan.fingerprint()
-        self._max_rows = max_rows
+        self._limits = limits or Limits()
+        self._start = start
+        self._failpoint = failpoint
         self._query: StreamingQuery | None = None
         self._job: Job | None = None
+        self._restarts = 0
+
+    @property
+    def name(self) -> str:
+        return self.lane.name
+
+    @property
+    def topic(self) -> str:
+        return self.version.topic
+
+    @property
+    def producer(self) -> str:
+        return self.version.producer
 
     def prepare(self) -> None:
-        """Make the output topic; refuse a plan that is not the one the topic was built with."""
-        others = [each.name for each in self._folder.parent.glob("*") if each.name != self._folder.name]
-        if others and not self._folder.exists():
-            raise PlanChanged(view=self.plan.view, change=f"built as {others[0]}, now {self._folder.name}")
-        self._log.create(output_topic(self.plan))
-        Checkpoint(self._folder / "checkpoint").verify(self._log, producer_name(self.plan))
-        self._folder.mkdir(parents=True, exist_ok=True)
+        """What can be refused without Spark is refused: a checkpoint that does not match the log."""
+        Checkpoint(self.folder / "checkpoint").verify(self._log, self.producer)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._make_topics(None)
+
+    def check(self, session: SparkSession) -> None:
+        """What can be refused before anything is started is refused; all output topics are made."""
+        self._make_topics(session)
+
+    def _make_topics(self, session: SparkSession | None) -> None:
+        probe = self._new_job(Producer(self.producer, Epoch(0)))
+        output = self.lane.output(self.topic) if session is None else self.lane.checked(session, probe)
+        if output is not None:
+            self._log.create(output)
+        if self.lane.lateness:
+            self._log.create(late_topic(probe))
+        if self.lane.dead_letters or probe.skips:
+            self._log.create(dead_topic(probe))
 
     def start(self, session: SparkSession) -> None:
         """Take the epoch, which fences every older run, then start the query."""
-        from headwater.process.keyed.runner import OUTPUT, BucketProcessor
+        job = self._new_job(self._log.begin(self.producer))
+        job = self._job = replace(job, begin=self._begin(job))
+        checkpoint = Checkpoint(job.checkpoint, job.begin)
+        checkpoint.verify(self._log, self.producer)  # again: the older run may have gone on until it was fenced
+        # Spark may run its last batch again: what that read must stay until a later one is through.
+        planned = checkpoint.last_planned()
+        before = checkpoint.end(planned - 1 if planned is not None else -1)
+        pin_inputs(job, before.position, before.number)
+        limits = replace(self._limits, cores=session.sparkContext.defaultParallelism)
+        writer = self.lane.query(session, job, limits)
+        self._query = writer.option("checkpointLocation", str(job.checkpoint)).queryName(self.producer).start()
+        self._await_sources()
 
-        plan = self.plan
-        job = self._job = Job(
-            plan, self._log.url, self._log.begin(producer_name(plan)), topic=plan.view, folder=str(self._folder)
+    def _await_sources(self) -> None:
+        """Until the query's own Python process answers: several that start at once keep each other from it."""
+        deadline = time.monotonic() + SOURCES_S
+        while self._query is not None and self._query.isActive and time.monotonic() < deadline:
+            if self._query.status["message"] not in ("Initializing StreamExecution", "Initializing sources"):
+                return
+            time.sleep(0.02)
+
+    def _new_job(self, producer: Producer) -> Job:
+        return Job(
+            name=self.lane.name,
+            log_url=self._log.url,
+            producer=producer,
+            topic=self.topic,
+            folder=str(self.folder),
+            inputs=self.lane.inputs,
+            tables=self.lane.tables,
+            lateness=self.lane.lateness,
+            skips=self.skips(),
+            from_retained=self.version.from_retained,
+            plan=getattr(self.lane, "plan", None),
+            failpoint=self._failpoint,
         )
-        done = self._log.covered(job.producer.name)
-        # Spark may run its last batch again: what that read must stay until a later one is through (see LogWriter).
-        self._log.pin(job.producer.name, done.progress.start if done else Position(), topics=job.inputs)
-        cores = session.sparkContext.defaultParallelism
-        frame = (
-            session.readStream.format("headwater-packed")
-            .option("job", job.dump())
-            .option("maxrows", str(self._max_rows))
-            .option("cores", str(cores))
-            .load()
-        )
-        for level in range(len(plan.levels)):
-            processor = BucketProcessor(job, level)
-            frame = frame.groupBy("bucket").transformWithStateInPandas(processor, OUTPUT, "Append", "None")
-        self._query = (
-            frame.select("bucket", "data")
-            .writeStream.format("headwater-log")
-            .option("job", job.dump())
-            .option("checkpointLocation", str(job.checkpoint))
-            .queryName(f"{plan.view}@{plan.fingerprint()}")
-            .outputMode("append")
-            .start()
-        )
+
+    def _begin(self, job: Job) -> Position:
+        """Where the first batch begins. Elsewhere than at the start, an append without records says so, once."""
+        first = self._log.covered(self.producer)
+        if first is None and self._start != "start":
+            begin = self._resolved(self._start)
+            if begin != Position():
+                progress = Progress(Position(), begin)
+                self._log.append([], producer=job.producer, sequence=BEFORE_FIRST, progress=progress)
+            return begin
+        begun = self._log.covered(self.producer, sequence=BEFORE_FIRST)
+        return begun.progress.end if begun is not None else Position()
+
+    def _resolved(self, start: Start) -> Position:
+        if isinstance(start, Position):
+            return start.only(self.lane.inputs)
+        if isinstance(start, datetime):
+            moment = int(start.astimezone(UTC).timestamp() * 1_000_000)
+            return Position.of({topic: self._log.position_from(topic, moment) for topic in self.lane.inputs})
+        return self._log.snapshot(self.lane.inputs).position
+
+    # --- while it runs ---
 
     @property
     def running(self) -> bool:
         return self._query is not None and self._query.isActive
+
+    def status(self) -> Status:
+        covered = self._log.covered(self.producer)
+        done = covered.progress.end if covered else Position()
+        newest = self._log.snapshot(self.lane.inputs).position
+        told = self._query.lastProgress if self._query is not None else None
+        return Status(
+            name=self.name,
+            rows_in=_total(done),
+            rows_out=_total(self._log.snapshot([self.topic]).position),
+            lag=_total(newest) - _total(done),
+            batch=covered.sequence if covered else None,
+            batch_s=told["durationMs"].get("triggerExecution", 0) / 1000 if told else None,
+        )
+
+    def start_again(self, session: SparkSession) -> bool:
+        """After a failure that passes by itself; False if it was another, or once too often.
+
+        Spark gives a Python process ten seconds to start, whatever else the machine has to do.
+        """
+        told = self._query.exception() if self._query is not None else None
+        if told is None or _NO_WORKER not in str(told) or self._restarts >= MOST_RESTARTS:
+            return False
+        self._restarts += 1
+        self.start(session)
+        return True
 
     def failure(self) -> HeadwaterError | None:
         """Why the query ended, found out from the log and the checkpoint themselves, not from Spark's words."""
@@ -91,20 +202,57 @@ class Pipeline:
         told = self._query.exception()
         if told is None:
             return None
+        job = self._job
         checks: list[Callable[[], None]] = [
-            lambda: self._log.check(self._job.producer) if self._job else None,
-            lambda: Checkpoint(self._folder / "checkpoint").verify(self._log, producer_name(self.plan)),
+            lambda: self._log.check(job.producer),
+            lambda: Checkpoint(job.checkpoint, job.begin).verify(self._log, self.producer),
         ]
         for check in checks:
             try:
                 check()
             except HeadwaterError as error:
                 return error
-        return PipelineFailed(pipeline=self.plan.view, why=_cause(str(told)))
+        where = line_in(str(told), self.lane.where)
+        return PipelineFailed(pipeline=self.name, why=_cause(str(told)), where=where, **self._planned())
+
+    def _planned(self) -> dict[str, Any]:
+        """The batch that is not done, and its inputs."""
+        assert self._job is not None
+        checkpoint = Checkpoint(self._job.checkpoint, self._job.begin)
+        planned = checkpoint.last_planned()
+        if planned is None or planned == checkpoint.last_done():
+            return {}
+        progress = checkpoint.progress(planned)
+        return {"batch": planned, "start": str(progress.start), "end": str(progress.end)}
 
     def stop(self) -> None:
         if self._query is not None:
             self._query.stop()
+
+    # --- batches that are skipped by hand ---
+
+    def skips(self) -> tuple[Progress, ...]:
+        file = self.folder / SKIPS
+        listed = json.loads(file.read_text()) if file.exists() else []
+        return tuple(Progress(Position.parse(start), Position.parse(end)) for start, end in listed)
+
+    def skip(self) -> Progress | None:
+        """Let the batch that is planned and not done go to the dead letters; None if there is none."""
+        begun = self._log.covered(self.producer, sequence=BEFORE_FIRST)
+        begin = begun.progress.end if begun is not None else Position()
+        checkpoint = Checkpoint(self.folder / "checkpoint", begin)
+        planned = checkpoint.last_planned()
+        if planned is None or planned == checkpoint.last_done():
+            return None
+        progress = checkpoint.progress(planned)
+        skips = [*self.skips(), progress]
+        listed = [[str(skip.start), str(skip.end)] for skip in dict.fromkeys(skips)]
+        (self.folder / SKIPS).write_text(json.dumps(listed))
+        return progress
+
+
+def _total(position: Position) -> int:
+    return sum(offset for _, by in position.ends for _, offset in by)
 
 
 def _cause(told: str) -> str:

@@ -35,16 +35,19 @@ def spark_session(app: str, *, words: Path, master: str | None = None) -> SparkS
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    from headwater.process.sink import LogSink
-    from headwater.process.source import PackedSource
+    from headwater.process.frames.sink import RowsSink
+    from headwater.process.frames.source import RowsSource
+    from headwater.process.frames.table import TableSource
+    from headwater.process.keyed.sink import BlobSink
+    from headwater.process.keyed.source import PackedSource
 
     builder = SparkSession.builder.master(master)
     for name, value in _settings(app).items():
         builder = builder.config(name, value)
     with _words_to(words):
         session = builder.getOrCreate()
-    session.dataSource.register(PackedSource)
-    session.dataSource.register(LogSink)
+    for source in (PackedSource, BlobSink, RowsSource, TableSource, RowsSink):
+        session.dataSource.register(source)
     return session
 
 

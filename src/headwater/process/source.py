@@ -1,51 +1,73 @@
-"""The Spark source over the log: each input's changes, already filtered and projected, packed by bucket.
+"""The Spark source over the log seam, whatever the lane makes of the records: offsets, admission, the split into tasks.
 
 Offsets are append boundaries (`checkpoint.to_offset`), so a batch never ends inside an append.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
 
-import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from headwater.log.protocol import Log
-from headwater.process import duck
-from headwater.process.checkpoint import START, from_offset, to_offset
+from headwater.log.position import AppendNumber, Position
+from headwater.log.protocol import Log, Snapshot
+from headwater.process.checkpoint import Checkpoint, from_offset, to_offset
+from headwater.process.hold import held
 from headwater.process.job import Job
-from headwater.process.keyed.packing import bucket_labels, pack_by_key
-from headwater.process.plan import CHANGES
 
-SCHEMA = "bucket int, port int, data binary"
 IDLE_S = 0.1
 """How long `latestOffset` waits for a change before it says that there is none: what an idle query costs."""
 TASK_ROWS = 100_000
 """A batch with fewer rows is read by one task: starting a second one would cost more."""
+MAX_ROWS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much of all inputs is in one batch; an append larger than this is a batch of its own."""
+
+    rows: int = MAX_ROWS
+    bytes: int | None = None
+    cores: int = 1
+
+    def options(self) -> dict[str, str]:
+        return {"maxrows": str(self.rows), "maxbytes": str(self.bytes or ""), "cores": str(self.cores)}
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Limits:
+        return cls(
+            int(options["maxrows"]), int(options["maxbytes"]) if options["maxbytes"] else None, int(options["cores"])
+        )
 
 
 @dataclass(frozen=True)
 class Range:
-    port: int
+    topic: str
     partition: int
     start: int
     end: int
 
 
 class Task(InputPartition):
-    def __init__(self, ranges: tuple[Range, ...]) -> None:
-        super().__init__(ranges)
-        self.ranges = ranges
+    def __init__(self, ranges: Sequence[Range], start: Position, end: Position) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+        self.start, self.end = start, end
+        """Where the batch begins and ends, of which this task has a part."""
+        self.first = True
+        """Whether it is the batch's first task: what is done once a batch is done there."""
 
 
-class PackedReader(DataSourceStreamReader):
-    def __init__(self, job: Job, max_rows: int, cores: int) -> None:
+class LogReader(DataSourceStreamReader):
+    """Of some topics of a job. A lane adds `read`."""
+
+    def __init__(self, job: Job, topics: Sequence[str], limits: Limits) -> None:
         self._job = job
-        self._max_rows = max_rows
-        self._cores = cores
+        self._topics = tuple(topics)
+        self._limits = limits
 
     @property
     def _log(self) -> Log:
@@ -55,56 +77,54 @@ class PackedReader(DataSourceStreamReader):
         return ReadAllAvailable()  # the limit is ours, in rows, and ends on an append
 
     def initialOffset(self) -> dict[str, object]:
-        return to_offset(START)
+        return to_offset(Snapshot(AppendNumber(0), self._job.begin.only(self._topics)))
 
     def latestOffset(self, start: dict[str, object], limit: ReadLimit) -> dict[str, object]:
-        self._log.check(self._job.producer)
+        self._log.check(self._job.producer)  # step 5: a run that was overtaken plans nothing more
+        self._job.reached("1 before", self._next_batch())
         after = from_offset(start)
         self._log.wait(after.number, IDLE_S)
-        snapshot = self._log.snapshot(self._job.inputs, after=after, max_rows=self._max_rows)
+        if held(Path(self._job.folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
+            return start
+        snapshot = self._log.snapshot(
+            self._topics, after=after, max_rows=self._limits.rows, max_bytes=self._limits.bytes
+        )
         return start if snapshot.position == after.position else to_offset(snapshot)
 
+    def _next_batch(self) -> int:
+        if self._job.failpoint is None:
+            return 0
+        done = Checkpoint(self._job.checkpoint).last_done()
+        return 0 if done is None else done + 1
+
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
+        self._job.reached("1 after", self._next_batch())
         first, last = from_offset(start).position, from_offset(end).position
+        if self._job.skipped(first, last, self._topics):
+            return [Task((), first, last)]
         ranges = []
-        for port, read in enumerate(self._job.plan.reads):
-            for partition in range(self._log.topic(read.topic).partitions):
-                low, high = first.offset(read.topic, partition), last.offset(read.topic, partition)
+        for topic in self._topics:
+            for partition, extent in self._log.extents(topic).items():
+                low, high = first.offset(topic, partition), last.offset(topic, partition)
+                if low == 0 and self._job.from_retained:  # the pin of this run keeps it the same for a second try
+                    low = extent.start
                 if high > low:
-                    ranges.append(Range(port, partition, low, high))
-        return list(_tasks(ranges, self._cores))
+                    ranges.append(Range(topic, partition, low, high))
+        tasks = [Task(some, first, last) for some in _shares(ranges, self._limits.cores)]
+        for other in tasks[1:]:
+            other.first = False
+        return list(tasks)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Task)
-        plan, log = self._job.plan, self._log
-        labels = bucket_labels(plan.buckets)
-        for port, read in enumerate(plan.reads):
-            batches = [
-                batch
-                for part in partition.ranges
-                if part.port == port
-                for batch in log.scan(read.topic, part.partition, part.start, part.end, columns=read.columns)
-            ]
-            if not batches:
-                continue
-            rows = duck.run(read.sql, **{CHANGES: pa.Table.from_batches(batches)})
-            packed = list(pack_by_key(rows, read.key, plan.buckets))
-            if packed:
-                yield pa.RecordBatch.from_arrays(
-                    [
-                        pa.array([labels[bucket] for bucket, _ in packed], pa.int32()),
-                        pa.array([port] * len(packed), pa.int32()),
-                        pa.array([blob for _, blob in packed], pa.binary()),
-                    ],
-                    names=["bucket", "port", "data"],
-                )
+    def begun(self) -> None:
+        """Called by a lane when a task begins to read (step 2)."""
+        self._job.reached("2 before", self._next_batch())
 
 
-def _tasks(ranges: list[Range], cores: int) -> Iterator[InputPartition]:
-    """One task for a little, `cores` tasks of about the same size for a lot."""
+def _shares(ranges: Sequence[Range], cores: int) -> Iterator[Sequence[Range]]:
+    """All of a little to one task, `cores` shares of about the same size of a lot."""
     total = sum(part.end - part.start for part in ranges)
     if total <= TASK_ROWS:
-        yield Task(tuple(ranges))
+        yield ranges
         return
     share = -(-total // cores)
     current: list[Range] = []
@@ -113,23 +133,11 @@ def _tasks(ranges: list[Range], cores: int) -> Iterator[InputPartition]:
         start = part.start
         while start < part.end:
             end = min(part.end, start + room)
-            current.append(Range(part.port, part.partition, start, end))
+            current.append(Range(part.topic, part.partition, start, end))
             room -= end - start
             start = end
             if room == 0:
-                yield Task(tuple(current))
+                yield current
                 current, room = [], share
     if current:
-        yield Task(tuple(current))
-
-
-class PackedSource(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "headwater-packed"
-
-    def schema(self) -> str:
-        return SCHEMA
-
-    def streamReader(self, schema: Any) -> PackedReader:
-        return PackedReader(Job.load(self.options["job"]), int(self.options["maxrows"]), int(self.options["cores"]))
+        yield current

@@ -18,6 +18,7 @@ from headwater.records import WEIGHT
 from headwater.serve.store import NOTHING, Mark
 
 BUSY_S = 10.0
+COPY_PAGES = 1024
 
 
 class SqliteStore:
@@ -136,6 +137,36 @@ class SqliteStore:
 def _mark(connection: apsw.Connection) -> Mark:
     row = connection.execute("SELECT number, position, covers FROM mark").fetchone()
     return Mark(AppendNumber(row[0]), Position.parse(row[1]), Position.parse(row[2])) if row else NOTHING
+
+
+def mark_in(path: Path) -> Mark:
+    """What a store's file covers, whatever view it is of."""
+    with _opened(path) as connection:
+        return _mark(connection)
+
+
+def copy_store(source: Path, target: Path) -> None:
+    """The store as it is at one moment, also while others apply and read."""
+    with _opened(source) as reading, _opened(target, apsw.SQLITE_OPEN_CREATE) as writing:
+        reading.execute("BEGIN")
+        _mark(reading)  # from now on it sees one state
+        with writing.backup("main", reading, "main") as copying:
+            while not copying.done:
+                copying.step(COPY_PAGES)
+        reading.execute("COMMIT")
+
+
+@contextmanager
+def _opened(path: Path, flags: int = 0) -> Iterator[apsw.Connection]:
+    try:
+        connection = apsw.Connection(str(path), apsw.SQLITE_OPEN_READWRITE | flags)
+        try:
+            connection.set_busy_timeout(int(BUSY_S * 1000))
+            yield connection
+        finally:
+            connection.close()
+    except (apsw.CorruptError, apsw.NotADBError, apsw.SQLError) as error:
+        raise Corrupt(what=f"the store ({error})", file=str(path)) from error
 
 
 def _net(changes: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -42,6 +42,11 @@ class View:
             self._store = self._open_store()
         return self._store
 
+    def serve_from(self, store: Store) -> None:
+        """Answer from this store from now on: that of the version which runs, or has just become current."""
+        self.close()
+        self._store = store
+
     @property
     def position(self) -> Position:
         """How far the view's inputs are covered by what `read` and `get` answer."""

@@ -194,6 +194,27 @@ class GroupsContract:
         groups.remove("g", "numbers")
         assert groups.groups() == []
 
+    @pytest.mark.parametrize("with_its_topic", [False, True])
+    def test_a_group_made_again_does_not_take_a_zombie_of_the_first_for_its_own(
+        self, log: Log, groups: Groups, numbers: Topic, clock: ManualClock, with_its_topic: bool
+    ) -> None:
+        fill(numbers, 0, range(10))
+        groups.join("g", "numbers", "a", session_s=10)
+        old = groups.join("g", "numbers", "a", session_s=10).generation
+        clock.pass_s(11)
+        if with_its_topic:
+            log.delete("numbers")
+            fill(Topic(log, log.create(NUMBERS)), 0, range(10))
+        else:
+            groups.remove("g", "numbers")
+        for _ in range(4):  # the same member, as often as the first one joined and more
+            new = groups.join("g", "numbers", "a", session_s=100).generation
+            assert new > old
+            with pytest.raises(Rebalanced):
+                groups.commit("g", "numbers", "a", generation=old, offsets={0: 9})
+        assert groups.committed("g", "numbers")[0] == 0
+        groups.commit("g", "numbers", "a", generation=new, offsets={0: 4})
+
     @pytest.mark.usefixtures("numbers")
     def test_what_is_not_there_is_told(self, groups: Groups) -> None:
         with pytest.raises(TopicNotFound):

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from headwater.process import duck
+from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, pack_watermark, run_batch
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.packing import pack_by_key, unpack
 from headwater.process.plan import CHANGES, Plan
-from headwater.records import WEIGHT
+from headwater.records import OFFSET, PARTITION, WEIGHT
+
+Arriving = dict[int, dict[int, list[bytes]]]
+"""By bucket and port."""
 
 
 class PlanBench:
@@ -20,20 +24,26 @@ class PlanBench:
         self.plan = plan
         self._states = self._fresh()
         self._before = self._fresh()
-        self._last: Mapping[str, pa.Table] = {}
+        self._last: tuple[Mapping[str, pa.Table], int | None] = ({}, None)
         self.output: list[pa.Table] = []
+        self.dead: list[pa.Table] = []
+        """Dead letters, batch by batch."""
 
-    def push(self, changes: Mapping[str, pa.Table]) -> pa.Table:
-        """Changes by topic, in the columns as they are stored (a table's with weights). The answer is kept too."""
-        self._last = changes
+    def push(self, changes: Mapping[str, pa.Table], watermark: int | None = None) -> pa.Table:
+        """Changes by topic, in the columns as they are stored (a table's with weights), and the watermark in µs.
+
+        For a read with metadata the changes have the columns `_partition` and `_offset`. The answer is kept too.
+        """
+        self._last = changes, watermark
         self._before = {place: state.copy() for place, state in self._states.items()}
-        answer = self._run(changes)
+        answer, dead = self._run(changes, watermark)
         self.output.append(answer)
+        self.dead += dead
         return answer
 
     def again(self) -> pa.Table:
         self._states = {place: state.copy() for place, state in self._before.items()}
-        return self._run(self._last)
+        return self._run(*self._last)[0]
 
     def view(self) -> pa.Table:
         """The sum of all that was emitted; raises if a row was taken away that was never there."""
@@ -45,6 +55,9 @@ class PlanBench:
         assert all(weight > 0 for weight in summed[WEIGHT].to_pylist()), "a row was retracted that was never there"
         return summed
 
+    def state(self, level: int, bucket: int) -> MemoryState:
+        return self._states[level, bucket]
+
     def _fresh(self) -> dict[tuple[int, int], MemoryState]:
         levels, buckets = range(len(self.plan.levels)), range(self.plan.buckets)
         return {(level, bucket): MemoryState() for level in levels for bucket in buckets}
@@ -52,27 +65,29 @@ class PlanBench:
     def _nothing(self) -> pa.Table:
         return self.plan.schema.append(pa.field(WEIGHT, pa.int64())).empty_table()
 
-    def _run(self, changes: Mapping[str, pa.Table]) -> pa.Table:
+    def _run(self, changes: Mapping[str, pa.Table], watermark: int | None) -> tuple[pa.Table, list[pa.Table]]:
+        arriving = self._read(changes, watermark)
+        for level in range(len(self.plan.levels)):
+            following: Arriving = {}
+            for bucket, ports in sorted(arriving.items()):
+                for blob in run_batch(self.plan, level, bucket, self._states[level, bucket], ports):
+                    following.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)
+            arriving = following
+        answers = [unpack(ports[ANSWER]) for _, ports in sorted(arriving.items()) if ANSWER in ports]
+        dead = [unpack(ports[DEAD]) for _, ports in sorted(arriving.items()) if DEAD in ports]
+        return pa.concat_tables([self._nothing(), *answers]), dead
+
+    def _read(self, changes: Mapping[str, pa.Table], watermark: int | None) -> Arriving:
         plan = self.plan
-        arriving: dict[int, dict[int, list[bytes]]] = {}
+        arriving: Arriving = {}
         for port, read in enumerate(plan.reads):
             rows = changes.get(read.topic)
             if rows is not None and rows.num_rows:
-                linear = duck.run(read.sql, **{CHANGES: rows.select(list(read.columns))})
+                columns = [*read.columns, *((PARTITION, OFFSET) if read.metadata else ())]
+                linear = duck.run(read.sql, **{CHANGES: rows.select(columns)})
                 for bucket, blob in pack_by_key(linear, read.key, plan.buckets):
                     arriving.setdefault(bucket, {}).setdefault(port, []).append(blob)
-        answers: list[pa.Table] = []
-        for number, level in enumerate(plan.levels):
-            following: dict[int, dict[int, list[bytes]]] = {}
-            for bucket, ports in sorted(arriving.items()):
-                tables = {port: unpack(blobs) for port, blobs in ports.items()}
-                answer = level.operator.step(self._states[number, bucket], tables)
-                if level.sql is not None:
-                    answer = duck.run(level.sql, **{CHANGES: answer})
-                if number == len(plan.levels) - 1:
-                    answers.append(answer)
-                else:
-                    for target, blob in pack_by_key(answer, level.key, plan.buckets):
-                        following.setdefault(target, {}).setdefault(0, []).append(blob)
-            arriving = following
-        return pa.concat_tables([self._nothing(), *answers])
+        if watermark is not None:
+            for bucket in range(plan.buckets):
+                arriving.setdefault(bucket, {})[WATERMARK] = [pack_watermark(watermark)]
+        return arriving

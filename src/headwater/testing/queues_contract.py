@@ -108,6 +108,53 @@ class QueuesContract:
         queue.acknowledge(delivery)
         assert queue.take() == []
 
+    def test_an_extended_lease_runs_out_later_and_is_no_attempt(
+        self, queue: Queue, jobs: Topic, clock: ManualClock
+    ) -> None:
+        put(jobs, range(1))
+        (delivery,) = queue.take()
+        for _ in range(3):
+            clock.pass_s(LEASE_S - 1)
+            delivery = queue.extend(delivery)
+            assert delivery.until.timestamp() * 1e6 == clock() + LEASE_S * 1e6
+        assert queue.take() == []
+        longer = queue.extend(delivery, lease_s=100)
+        assert queue.extend(longer, lease_s=1).until == longer.until
+        clock.pass_s(100)
+        (again,) = queue.take()
+        assert (again.record, again.attempt) == (delivery.record, 2)
+
+    def test_a_lost_lease_cannot_be_extended(self, queue: Queue, jobs: Topic, clock: ManualClock) -> None:
+        put(jobs, range(3))
+        ran_out, released, done = queue.take(3)
+        queue.release(released)
+        queue.acknowledge(done)
+        clock.pass_s(LEASE_S)
+        first, second = queue.take(3)
+        assert (first.attempt, second.attempt) == (2, 2)
+        for lost in (ran_out, released, done):
+            with pytest.raises(LeaseLost, match="it ran out or was settled; nothing was changed. .* extend the lease"):
+                queue.extend(lost)
+        queue.acknowledge(first)  # whose it is now is not disturbed
+        queue.acknowledge(second)
+
+    def test_a_lease_that_ran_out_is_extended_if_nobody_has_taken_the_record_since(
+        self, queue: Queue, jobs: Topic, clock: ManualClock
+    ) -> None:
+        put(jobs, range(1))
+        (delivery,) = queue.take()
+        clock.pass_s(LEASE_S + 1)
+        queue.extend(delivery)
+        assert queue.take() == []
+        queue.acknowledge(delivery)
+
+    def test_a_lease_is_not_extended_by_nothing(self, queue: Queue, jobs: Topic) -> None:
+        put(jobs, range(1))
+        (delivery,) = queue.take()
+        for wrong in (0, -1.5):
+            with pytest.raises(UsageError, match="Give a time above 0 s"):
+                queue.extend(delivery, lease_s=wrong)
+
     def test_what_comes_back_goes_before_what_is_new(self, queue: Queue, jobs: Topic) -> None:
         put(jobs, range(10))
         (first,) = queue.take()

@@ -1,84 +1,84 @@
 """Backup and restore of a `file:` log, while it is in use.
 
+    0  What is derived and rests beside the log goes along, if somebody knows how to copy it (`Along`): what may only be
+       older than the log before step 1, what must be exactly as old right after it.
     1  The catalog is copied by SQLite's online backup, inside of one read transaction: one state of the whole log.
        Pages and their checksums are copied as they are, and verified as they are read.
     2  The chunks that this copy lists, up to the append asked for, are checked where the log has them, and digested.
     3  Their files are copied, each verified by its CRC; archived ones become local files.
     4  With a position, the copy is cut back to that append (`cut`).
     5  The copy is verified in full; its digest must be that of step 2.
-    6  The manifest, `backup.json`, is written; all is durable; then FOLDER.part is renamed to FOLDER.
+    6  What was copied along is compared with the log in the copy; what does not go with it is left out, and said so.
+    7  The manifest, `backup.json`, is written; all is durable; then FOLDER.part is renamed to FOLDER.
 
 Chunk files that upkeep swaps out stay for a grace period; if one is gone in step 2 or 3 all the same, all begins again
 at 1, with the files that were copied already.
 
 So a backup is whole or not there. A crash leaves FOLDER.part, which the next backup to FOLDER clears away. Restoring
 goes the same way: copied into TARGET.part, verified against the manifest, renamed.
-
-Not part of it yet: `pipelines/` and `stores/` (Spark's checkpoints, and the views' stores). They are derived: rebuild
-them from the restored log. Epochs and pins of pipelines are in the catalog and come along.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
 import os
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import apsw
 import pyarrow as pa
 
-from headwater.errors import BackupFailed, BadBackup, Corrupt, HeadwaterError, NewerFormat, StorageFailed
+from headwater.errors import BackupFailed, BadBackup, Corrupt, NewerFormat, StorageFailed
 from headwater.log.embedded import chunks
-from headwater.log.embedded.catalog import FORMAT, Catalog, _checksum_vfs
+from headwater.log.embedded.catalog import Catalog, _checksum_vfs
 from headwater.log.embedded.checking import Advance, Tally
 from headwater.log.embedded.cut import Cut, boundary
 from headwater.log.embedded.disk import Disk
 from headwater.log.embedded.log import EmbeddedLog
+from headwater.log.embedded.manifest import MANIFEST, MANIFEST_FORMAT, LeftOut, Manifest, read_manifest
 from headwater.log.embedded.read import ends_at
 from headwater.log.embedded.rows import load_topics, newest_append
+from headwater.log.embedded.tables import FORMAT
 from headwater.log.embedded.verify import Verdict, check_records, files_in, listed_files, verify
 from headwater.log.embedded.whole import whole
 from headwater.log.position import Position
 
-MANIFEST = "backup.json"
-MANIFEST_FORMAT = 1
 TRIES = 5
 """How often the catalog is copied anew because upkeep removed a file; it leaves files for an hour, so once is rare."""
 PAGES = 1024
+BESIDE = ("pipelines", "stores")
+"""Folders beside the log whose files go along."""
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """What stands in `backup.json`."""
+class Along(Protocol):
+    """Copies what is derived from a log and rests beside it. A backup that has to begin again calls it again."""
 
-    format: int
-    log_format: int
-    made_at: str
-    source: str
-    append: int
-    """The last append that the backup has."""
-    position: str
-    digest: str
-    records: int
-    size: int
-    catalog_crc: int
+    def copy(self, root: Path, part: Path, cut: Callable[[], None]) -> None:
+        """Copy from the log's folder into the backup's, into the folders `BESIDE`. Calls `cut` once: the log in the
+        backup is as it is at that moment."""
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
+    def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
+        """Given the log in the backup, remove there what does not go with it."""
 
 
 class _Gone(Exception):
     """Internal: a file that the copied catalog lists is no longer there, nor listed by the log."""
 
 
-def backup(log: EmbeddedLog, folder: Path, *, at: Position | None = None, advance: Advance | None = None) -> Manifest:
+def backup(
+    log: EmbeddedLog,
+    folder: Path,
+    *,
+    at: Position | None = None,
+    along: Along | None = None,
+    advance: Advance | None = None,
+) -> Manifest:
     """Copy the log, as it is now or as it was at a position, into a folder that is not there yet."""
     try:
         with whole(folder) as part:
-            return _Backup(log, folder, part, advance).run(at)
+            return _Backup(log, folder, part, along, advance).run(at)
     except StorageFailed as error:
         raise BackupFailed(folder=str(folder), why=f"{error.act} {error.file}: {error.why}") from error
     except OSError as error:
@@ -86,7 +86,10 @@ def backup(log: EmbeddedLog, folder: Path, *, at: Position | None = None, advanc
 
 
 class _Backup:
-    def __init__(self, log: EmbeddedLog, folder: Path, part: Path, advance: Advance | None) -> None:
+    def __init__(
+        self, log: EmbeddedLog, folder: Path, part: Path, along: Along | None, advance: Advance | None
+    ) -> None:
+        self._along = along
         self._log = log
         self._folder = folder
         self._part = part
@@ -105,7 +108,12 @@ class _Backup:
 
     def _try(self, at: Position | None) -> Manifest:
         path = self._part / "catalog.db"
-        self._copy_catalog(path)
+        if self._along is None:
+            self._copy_catalog(path)
+        else:
+            for name in BESIDE:
+                shutil.rmtree(self._part / name, ignore_errors=True)
+            self._along.copy(self._log.root, self._part, lambda: self._copy_catalog(path))
         catalog = Catalog(path)
         try:
             with catalog.read() as copied:
@@ -197,19 +205,37 @@ class _Backup:
         for name in files_in(self._part).keys() - listed:
             self._disk.remove(name)
 
-    def _finish(self, path: Path, number: int, verdict: Verdict) -> Manifest:  # step 6
+    def _judge(self) -> tuple[LeftOut, ...]:  # step 6
+        if self._along is None:
+            return ()
+        copied = EmbeddedLog(self._part)
+        try:
+            return self._along.judge(copied)
+        finally:
+            copied.close()
+
+    def _finish(self, path: Path, number: int, verdict: Verdict) -> Manifest:  # step 7
         assert verdict.digest is not None
+        left_out = self._judge()
         for name in ("writer.lock", "users.lock"):
             (self._part / name).unlink(missing_ok=True)
+        files = {name: self._made_durable(self._part / name) for name in beside(self._part)}
         with open(path, "rb") as file:
             os.fsync(file.fileno())
         made = datetime.datetime.fromtimestamp(self._log.clock() / 1_000_000, datetime.UTC)
         manifest = Manifest(
             MANIFEST_FORMAT, FORMAT, made.isoformat(), self._log.url, number, str(verdict.position), verdict.digest,
-            verdict.records, verdict.size, chunks.crc(path.read_bytes()),
+            verdict.records, verdict.size, chunks.crc(path.read_bytes()), files, left_out,
         )  # fmt: skip
         self._disk.write(MANIFEST, pa.py_buffer(manifest.to_json().encode()))
         return manifest
+
+    def _made_durable(self, path: Path) -> int:
+        for place in (path, *path.parents):
+            if place == self._part:
+                break
+            self._disk.sync_path(place)
+        return chunks.crc(self._disk.read(str(path.relative_to(self._part))))
 
 
 def restore(folder: Path, root: Path, *, advance: Advance | None = None) -> Manifest:
@@ -217,7 +243,8 @@ def restore(folder: Path, root: Path, *, advance: Advance | None = None) -> Mani
     manifest = read_manifest(folder)
     try:
         with whole(root) as part:
-            _restore(folder, part, manifest, Tally(manifest.size, advance))
+            size = sum((folder / name).stat().st_size for name in manifest.files if (folder / name).is_file())
+            _restore(folder, part, manifest, Tally(manifest.size + size, advance))
     except (Corrupt, NewerFormat) as error:
         raise BadBackup(folder=str(folder), why=error.what) from error
     except apsw.Error as error:
@@ -242,24 +269,13 @@ def _restore(folder: Path, part: Path, manifest: Manifest, tally: Tally) -> None
     for name, crc, size in rows:
         copy_chunk(source, inside(name, folder), crc, target, name)
         tally.advance(size)
+    for name, crc in manifest.files.items():
+        copy_chunk(source, inside(name, folder, BESIDE), crc, target, name)
+        tally.advance((part / name).stat().st_size)
     verdict = verify(part)
     if verdict.digest != manifest.digest:
         found = str(verdict.findings[0]) if verdict.findings else "its digest is not that of the manifest"
         raise BadBackup(folder=str(folder), why=found)
-
-
-def read_manifest(folder: Path) -> Manifest:
-    try:
-        told = json.loads((folder / MANIFEST).read_text())
-        if told["format"] != MANIFEST_FORMAT:
-            raise BadBackup(folder=str(folder), why=f"it has format {told['format']}, known is {MANIFEST_FORMAT}")
-        return Manifest(**told)
-    except FileNotFoundError:
-        raise BadBackup(folder=str(folder), why=f"there is no {MANIFEST} in it") from None
-    except HeadwaterError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadBackup(folder=str(folder), why=f"{MANIFEST} cannot be read ({error})") from None
 
 
 def copy_chunk(source: Disk, name: str, crc: int, target: Disk, local: str) -> None:
@@ -269,8 +285,13 @@ def copy_chunk(source: Disk, name: str, crc: int, target: Disk, local: str) -> N
     target.write(local, content)
 
 
-def inside(name: str, folder: Path) -> str:
-    """The name, if it is one of a chunk file: what a catalog says must not write anywhere else."""
-    if not name.startswith("chunks/") or ".." in name.split("/"):
-        raise BadBackup(folder=str(folder), why=f"its catalog lists {name!r}, which is no chunk file")
+def inside(name: str, folder: Path, rooms: tuple[str, ...] = ("chunks",)) -> str:
+    """The name, if it is one of a file in these folders: what a backup says must not write anywhere else."""
+    first, *rest = name.split("/")
+    if first not in rooms or not rest or ".." in rest:
+        raise BadBackup(folder=str(folder), why=f"it lists {name!r}, which is no file of {' or '.join(rooms)}")
     return name
+
+
+def beside(part: Path) -> list[str]:
+    return sorted(str(path.relative_to(part)) for room in BESIDE for path in (part / room).rglob("*") if path.is_file())

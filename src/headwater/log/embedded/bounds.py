@@ -51,6 +51,12 @@ class Bounds:
         place = int(np.searchsorted(self.appends, number, "right"))
         return int(self.ends[place - 1]) if place else None
 
+    def between(self, start: int, end: int) -> Bounds:
+        """Those of appends that have offsets in start <= o < end; the last one ends there, as far as this part goes."""
+        first, last = int(np.searchsorted(self.ends, start, "right")), int(np.searchsorted(self.ends, end, "left"))
+        ends = np.append(self.ends[first:last], end)
+        return Bounds(self.appends[first : last + 1], ends, self.times[first : last + 1])
+
     def times_of(self, offsets: Ints) -> Ints:
         return np.take(self.times, np.searchsorted(self.ends, offsets, "right"))
 

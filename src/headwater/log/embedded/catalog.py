@@ -1,7 +1,8 @@
-"""The catalog: SQLite tables, connections and transactions. What the tables mean is in docs/format.md."""
+"""The catalog: SQLite connections and transactions. Its tables are in `tables.py`."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,67 +12,17 @@ from pathlib import Path
 import apsw
 import apsw.sqlite_extra
 
-from headwater.errors import Busy, Corrupt, NewerFormat, StorageFailed
+from headwater.errors import Busy, Corrupt, NewerFormat, StorageFailed, UpgradeBlocked
+from headwater.log.embedded import tables
 from headwater.log.embedded.lock import UsersLock, WriterLock
 from headwater.log.embedded.wal import broken_frame
 
-FORMAT = 1
 PATIENCE_S = 10.0
 """How long a writer waits for others before it answers `Busy`."""
 CHECKPOINT_PAGES = 1_000
 """The WAL is moved into the main file every 4 MB, then written over: a file that does not grow syncs faster."""
 CHECKSUM_BYTES = 8
 """Kept free at the end of each page for the checksum VFS."""
-
-TABLES = f"""
-CREATE TABLE topics(
-  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, key TEXT NOT NULL, time TEXT, kind TEXT NOT NULL,
-  partitions INTEGER NOT NULL, settings TEXT NOT NULL) STRICT;
-CREATE TABLE schemas(
-  topic INTEGER NOT NULL, version INTEGER NOT NULL, schema BLOB NOT NULL, PRIMARY KEY(topic, version)
-  ) STRICT, WITHOUT ROWID;
-CREATE TABLE ends(
-  topic INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
-  horizon INTEGER NOT NULL, max_time INTEGER, dropped INTEGER NOT NULL, PRIMARY KEY(topic, partition)
-  ) STRICT, WITHOUT ROWID;
-CREATE TABLE producers(name TEXT PRIMARY KEY, epoch INTEGER NOT NULL, last_append INTEGER) STRICT, WITHOUT ROWID;
-CREATE TABLE appends(
-  number INTEGER PRIMARY KEY, appended_at INTEGER NOT NULL, position TEXT,
-  producer TEXT, epoch INTEGER, sequence INTEGER, progress_start TEXT, progress_end TEXT) STRICT;
-CREATE UNIQUE INDEX appends_by_producer ON appends(producer, sequence) WHERE producer IS NOT NULL;
-CREATE TABLE chunks(
-  id INTEGER PRIMARY KEY, topic INTEGER NOT NULL, partition INTEGER NOT NULL, start INTEGER NOT NULL,
-  "end" INTEGER NOT NULL, rows INTEGER NOT NULL, append INTEGER NOT NULL, last_append INTEGER NOT NULL,
-  schema INTEGER NOT NULL, crc INTEGER NOT NULL, size INTEGER NOT NULL, appended_at INTEGER NOT NULL,
-  time_before INTEGER, file TEXT, data BLOB, bounds BLOB) STRICT;
-CREATE UNIQUE INDEX chunks_by_offset ON chunks(topic, partition, "end");
-CREATE INDEX chunks_by_append ON chunks(topic, append, partition);
-CREATE TABLE garbage(file TEXT PRIMARY KEY, since INTEGER NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE versions(
-  topic INTEGER NOT NULL, key BLOB NOT NULL, version INTEGER NOT NULL, PRIMARY KEY(topic, key)) STRICT, WITHOUT ROWID;
-CREATE TABLE pins(
-  name TEXT NOT NULL, topic INTEGER NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-  PRIMARY KEY(name, topic, partition)) STRICT, WITHOUT ROWID;
-CREATE TABLE groups(
-  name TEXT NOT NULL, topic INTEGER NOT NULL, generation INTEGER NOT NULL, PRIMARY KEY(name, topic)
-  ) STRICT, WITHOUT ROWID;
-CREATE TABLE members(
-  "group" TEXT NOT NULL, topic INTEGER NOT NULL, member TEXT NOT NULL, alive_until INTEGER NOT NULL,
-  PRIMARY KEY("group", topic, member)) STRICT, WITHOUT ROWID;
-CREATE TABLE committed(
-  "group" TEXT NOT NULL, topic INTEGER NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-  PRIMARY KEY("group", topic, partition)) STRICT, WITHOUT ROWID;
-CREATE TABLE queues(
-  name TEXT PRIMARY KEY, topic INTEGER NOT NULL, lease INTEGER NOT NULL, attempts INTEGER NOT NULL, dead TEXT NOT NULL
-  ) STRICT, WITHOUT ROWID;
-CREATE TABLE cursors(
-  queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, PRIMARY KEY(queue, partition)
-  ) STRICT, WITHOUT ROWID;
-CREATE TABLE deliveries(
-  queue TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL, receipt TEXT NOT NULL,
-  until INTEGER NOT NULL, attempt INTEGER NOT NULL, PRIMARY KEY(queue, partition, "offset")) STRICT, WITHOUT ROWID;
-PRAGMA user_version = {FORMAT};
-"""
 
 
 @cache
@@ -88,8 +39,16 @@ class Catalog:
     `write` is for one thread at a time: it is the committer's to see to that.
     """
 
-    def __init__(self, path: Path, *, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, path: Path, *, patience_s: float = PATIENCE_S, as_is: bool = False, check_wal: bool = False
+    ) -> None:
+        """A catalog that is not there is made, one of an older format upgraded; unless `as_is`: then only read it.
+
+        Who is the first to open it is refused (`Corrupt`) if its WAL is damaged: it would be cut off. With `check_wal`
+        the others look too, and find the frame in `broken_frame`.
+        """
         self.path = path
+        self._as_is = as_is
         self._local = threading.local()
         self._poisoned: StorageFailed | None = None
         with ExitStack() as opened:  # closed again if anything is refused
@@ -97,15 +56,44 @@ class Catalog:
             opened.callback(self._lock.close)
             self._users = UsersLock(path.with_name("users.lock"))
             opened.callback(self._users.close)
-            if self._users.first and (frame := broken_frame(path.with_name(f"{path.name}-wal"))) is not None:
-                raise Corrupt(what=f"frame {frame} of the catalog's WAL, with appends after it,", file=f"{path}-wal")
-            self._users.share(patience_s=patience_s)
+            if not self._users.first:
+                self._users.share(patience_s=patience_s)
+            self.broken_frame = broken_frame(self._wal) if self._users.first or check_wal else None
+            if self._users.first:
+                self._check_left_behind()
             with self._translated("opening"):
                 self._writer = self._connect()
                 opened.callback(self._writer.close)
                 with self._locked():
                     self._prepare()
+            if self._users.first:  # until here others waited: what they find is whole and of our format
+                self._users.share(patience_s=patience_s)
             opened.pop_all()
+
+    @property
+    def _wal(self) -> Path:
+        return self.path.with_name(f"{self.path.name}-wal")
+
+    def _check_left_behind(self) -> None:
+        """Before anybody reads it: is the WAL whole, and on disk?
+
+        A process that was killed between its commit's last write and the sync has left a commit that SQLite takes for
+        made. Whoever repeats that append is told that it is there: so it has to be durable first.
+        """
+        if self.broken_frame is not None:
+            raise Corrupt(
+                what=f"frame {self.broken_frame} of the catalog's WAL, with appends after it,", file=str(self._wal)
+            )
+        self._sync_wal()
+
+    def _sync_wal(self) -> None:
+        try:
+            with open(self._wal, "rb") as file:  # SQLite's locks are on the other files: closing this one drops none
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise StorageFailed(act="syncing", file=str(self._wal), why=error.strerror or str(error)) from error
 
     def _prepare(self) -> None:
         if not self.path.stat().st_size:
@@ -113,13 +101,16 @@ class Catalog:
             self.path.chmod(0o600)
         self._writer.pragma("journal_mode", "wal")
         self._writer.pragma("wal_autocheckpoint", CHECKPOINT_PAGES)
-        self._writer.execute("BEGIN IMMEDIATE")
-        found = int(self._writer.pragma("user_version"))
-        if found == 0:
-            self._writer.execute(TABLES)
-        self._writer.execute("COMMIT")
-        if found not in (0, FORMAT):
-            raise NewerFormat(path=str(self.path), found=found, known=FORMAT)
+        with self._transaction() as catalog:
+            found = int(catalog.pragma("user_version"))
+            if found > tables.FORMAT:
+                raise NewerFormat(path=str(self.path), found=found, known=tables.FORMAT)
+            if found == 0:
+                tables.create(catalog)
+            elif found < tables.FORMAT and not self._as_is:
+                if not self._users.first:
+                    raise UpgradeBlocked(path=str(self.path), found=found, known=tables.FORMAT)
+                tables.upgrade(catalog, found)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), vfs=_checksum_vfs())
@@ -157,17 +148,21 @@ class Catalog:
             why = f"an earlier write failed ({self._poisoned.why})"
             raise StorageFailed(act="writing", file=str(self.path), why=why)
         try:
-            with self._translated("writing"), self._locked():
-                self._writer.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._writer
-                    self._writer.execute("COMMIT")
-                except BaseException:
-                    if self._writer.in_transaction:
-                        self._writer.execute("ROLLBACK")
-                    raise
+            with self._translated("writing"), self._locked(), self._transaction() as catalog:
+                yield catalog
         except StorageFailed as error:
             self._poisoned = error
+            raise
+
+    @contextmanager
+    def _transaction(self) -> Iterator[apsw.Connection]:
+        self._writer.execute("BEGIN IMMEDIATE")
+        try:
+            yield self._writer
+            self._writer.execute("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute("ROLLBACK")
             raise
 
     @contextmanager
@@ -202,6 +197,7 @@ class Catalog:
         """Move everything into the main file and leave no byte in the WAL. For forgetting and for backups."""
         with self._translated("writing"), self._locked():
             self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._sync_wal()  # else a power cut brings its old bytes back
 
     def close(self) -> None:
         self._writer.close()

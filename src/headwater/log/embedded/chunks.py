@@ -10,8 +10,9 @@ upkeep removed records has a last column `_offset`; in all others offsets are de
 
 from __future__ import annotations
 
+import itertools
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,9 @@ from headwater.log.embedded.disk import Disk
 INLINE_BYTES = 64 * 1024
 INLINE_ROWS = 4096
 """More rows than this are not even tried."""
+GROUP_ROWS = 256 * 1024
+GROUP_BYTES = 4 * 1024 * 1024
+"""Row groups of Parquet files: what a reader of one has in memory at a time."""
 MAPPED_CHUNKS = 4096
 """How many verified chunk files a process keeps mapped: address space, not memory."""
 
@@ -42,11 +46,35 @@ def to_file(records: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def to_parquet(records: pa.Table) -> pa.Buffer:
+def to_message_or_parquet(schema: pa.Schema, parts: Iterable[pa.Table]) -> bytes | pa.Buffer:
+    """A message for a little, to be inlined; a Parquet file for more, of which one row group at a time is in memory."""
+    left = iter(parts)
+    few: list[pa.Table] = []
+    size = 0
+    for part in left:
+        few.append(part)
+        size += part.nbytes
+        if size > INLINE_BYTES:
+            return _to_parquet(schema, itertools.chain(few, left))
+    batches = pa.concat_tables([schema.empty_table(), *few]).combine_chunks().to_batches()
+    return to_message(batches[0] if batches else pa.RecordBatch.from_pylist([], schema))
+
+
+def _to_parquet(schema: pa.Schema, parts: Iterable[pa.Table]) -> pa.Buffer:
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
-    pq.write_table(records, sink, compression="zstd", row_group_size=256 * 1024, store_schema=True)
+    with pq.ParquetWriter(sink, schema, compression="zstd", store_schema=True) as writer:
+        group: list[pa.Table] = []
+        rows, size = 0, 0
+        for part in parts:
+            group.append(part)
+            rows, size = rows + part.num_rows, size + part.nbytes
+            if rows >= GROUP_ROWS or size >= GROUP_BYTES:
+                writer.write_table(pa.concat_tables(group), row_group_size=GROUP_ROWS)
+                group, rows, size = [], 0, 0
+        if group:
+            writer.write_table(pa.concat_tables(group), row_group_size=GROUP_ROWS)
     return sink.getvalue()
 
 
@@ -77,9 +105,11 @@ def read_file(disk: Disk, path: str, expected: int) -> Iterator[pa.RecordBatch]:
     if path.endswith(".parquet"):
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(_verified(disk, path, expected))
+        file = pq.ParquetFile(_content(disk, path, expected))
         for group in range(file.num_row_groups):
             yield from file.read_row_group(group).to_batches()
+    elif "://" in path:
+        yield ipc.open_file(_fetched(disk, path, expected)).get_batch(0)
     else:
         yield _mapped(disk, path, expected)
 
@@ -89,9 +119,18 @@ def _mapped(disk: Disk, path: str, expected: int) -> pa.RecordBatch:
     return ipc.open_file(_verified(disk, path, expected)).get_batch(0)
 
 
+def _content(disk: Disk, path: str, expected: int) -> pa.Buffer:
+    return _fetched(disk, path, expected) if "://" in path else _verified(disk, path, expected)
+
+
 @lru_cache(maxsize=MAPPED_CHUNKS)
 def _verified(disk: Disk, path: str, expected: int) -> pa.Buffer:
-    """The file's content, mapped or fetched, its checksum verified once a process."""
+    """The file's content, mapped, its checksum verified once a process."""
+    return _fetched(disk, path, expected)
+
+
+def _fetched(disk: Disk, path: str, expected: int) -> pa.Buffer:
+    """The same of an archive is memory: it is not kept."""
     content = disk.read(path)
     if crc(content) != expected:
         raise Corrupt(what="the chunk", file=path)

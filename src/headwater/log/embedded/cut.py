@@ -143,19 +143,17 @@ class Cut:
         if chunk.sparse and table.num_rows == end - chunk.start:
             table = table.drop_columns([OFFSET])
         table = table.combine_chunks()
-        file, data = None, None
-        if table.nbytes <= chunks.INLINE_BYTES:
-            data = chunks.to_message(_one_batch(table))
-            crc, size = chunks.crc(data), len(data)
+        file, data, content = None, None, chunks.to_message_or_parquet(table.schema, [table])
+        if isinstance(content, bytes):
+            data = content
         else:
-            content = chunks.to_parquet(table)
-            crc, size = chunks.crc(content), content.size
             file = chunks.new_name(topic.spec.name, chunk.partition, "backup-0", "parquet")
             self._disk.write(file, content)
         bounds = self._kept(catalog, chunk)
         row = (
             topic.id, chunk.partition, chunk.start, end, table.num_rows, chunk.append, int(bounds.appends[-1]),
-            chunk.schema, crc, size, chunk.appended_at, chunk.time_before, file, data, bounds.encode(),
+            chunk.schema, chunks.crc(content), len(content), chunk.appended_at, chunk.time_before, file, data,
+            bounds.encode(),
         )  # fmt: skip
         catalog.execute(
             'INSERT INTO chunks(topic, partition, start, "end", rows, append, last_append, schema, crc, size,'
@@ -195,10 +193,3 @@ _BACK_TO_THE_END = (
     "DELETE FROM deliveries WHERE queue IN (SELECT name FROM queues WHERE topic = :topic)"
     ' AND partition = :partition AND "offset" >= :end',
 )
-
-
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.to_batches()
-    if batches:
-        return batches[0]
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)

@@ -3,7 +3,8 @@
     cursors     the next offset of a partition that was never handed out
     deliveries  all before it that nobody has acknowledged; a released one has `until` 0 and no receipt
 
-A record is in exactly one place: at or after the cursor, in a delivery, or done with.
+A record is in exactly one place: at or after the cursor, in a delivery, or done with. What came back is found by the
+index `deliveries_by_time`, however many are out.
 """
 
 from __future__ import annotations
@@ -123,6 +124,14 @@ def find_held(catalog: apsw.Connection, queue: str, place: tuple[int, int], rece
     if row is None:
         raise LeaseLost(queue=queue, receipt=receipt)
     return Held(*row)
+
+
+def extend(catalog: apsw.Connection, queue: str, held: Held, until: int) -> int:
+    """Until when it is held now."""
+    until = max(until, held.until)
+    query = 'UPDATE deliveries SET until = ? WHERE queue = ? AND partition = ? AND "offset" = ?'
+    catalog.execute(query, (until, queue, held.partition, held.offset))
+    return until
 
 
 def settle(catalog: apsw.Connection, queue: str, place: tuple[int, int], receipt: str) -> None:

@@ -24,6 +24,7 @@ from headwater.errors import (
     TopicNotFound,
     UsageError,
 )
+from headwater.log.embedded.floors import floor, raise_floor
 from headwater.log.embedded.log import EmbeddedLog
 from headwater.log.groups import SESSION_S, Assignment, Group, GroupMember, Lag, Start, assign, beginning
 from headwater.log.protocol import Extent
@@ -171,6 +172,7 @@ class EmbeddedGroups:
             rows.expire(self._log.clock())
             for member in rows.members():
                 raise Pinned(topic=topic, by=member, act=f"removal of group {group!r}")
+            raise_floor(catalog, "generation", rows.generation)
             catalog.execute("DELETE FROM groups WHERE name = ? AND topic = ?", rows.key)
             catalog.execute('DELETE FROM committed WHERE "group" = ? AND topic = ?', rows.key)
 
@@ -201,7 +203,8 @@ class _Rows:
     @classmethod
     def made(cls, catalog: apsw.Connection, group: str, topic: str, start: Start) -> _Rows:
         number, _ = _topic(catalog, topic)
-        catalog.execute("INSERT OR IGNORE INTO groups(name, topic, generation) VALUES (?, ?, 0)", (group, number))
+        query = "INSERT OR IGNORE INTO groups(name, topic, generation) VALUES (?, ?, ?)"
+        catalog.execute(query, (group, number, floor(catalog, "generation")))
         new = catalog.changes() > 0
         rows = cls.found(catalog, group, topic)
         if new:

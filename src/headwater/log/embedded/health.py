@@ -52,7 +52,7 @@ class Health:
 def health(root: Path, *, clock: Clock = system_clock) -> Health:
     """Raises what opening the log raises; nothing is changed."""
     files = files_in(root)
-    catalog = Catalog(root / "catalog.db")
+    catalog = Catalog(root / "catalog.db", as_is=True)
     try:
         with catalog.read() as read:
             topics = tuple(_topic(*row) for row in read.execute(_TOPICS))

@@ -20,7 +20,7 @@ from headwater.log.embedded.bound import NoRoom
 from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
-from headwater.log.embedded.read import Scan, ends_at, offsets_from
+from headwater.log.embedded.read import Scan, ends_at, offsets_from, rows_of_bytes, time_before
 from headwater.log.embedded.rowgroup import Handed
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
@@ -41,11 +41,13 @@ class EmbeddedLog:
         self.root = root.absolute()
         self.clock = clock
         self.disk = disk or Disk(self.root)
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise BadLogUrl(url=f"file:{root}", why=error.strerror or str(error)) from error
-        self.catalog = Catalog(self.root / "catalog.db", patience_s=patience_s)
+        path = self.root / "catalog.db"
+        if not path.exists():
+            try:
+                self.disk.make_root()
+            except OSError as error:
+                raise BadLogUrl(url=f"file:{root}", why=error.strerror or str(error)) from error
+        self.catalog = Catalog(path, patience_s=patience_s)
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
 
@@ -84,7 +86,7 @@ class EmbeddedLog:
     def topic(self, name: str) -> TopicSpec:
         """As it is now, also if another process has altered it."""
         with self.catalog.read() as catalog:
-            known = topics.find(catalog, name)
+            known = topics.find(catalog, name, cached=self._known.get(name))
         self._known[name] = known
         return known.spec
 
@@ -168,6 +170,10 @@ class EmbeddedLog:
         while True:
             try:
                 return self.committer.append(wanted, now=self.clock())
+            except TopicNotFound:  # made anew, perhaps: the next append is to ask
+                for name in known:
+                    self._known.pop(name, None)
+                raise
             except NoRoom as full:
                 if time.monotonic() >= deadline:
                     raise Full(topic=full.topic, most_rows=full.most_rows, waited_s=timeout_s) from None
@@ -196,12 +202,13 @@ class EmbeddedLog:
         if row is not None and row[0] > producer.epoch:
             raise Fenced(producer=producer.name, epoch=producer.epoch, current=row[0])
 
-    def covered(self, producer: str, *, at: AppendNumber | None = None) -> Covered | None:
+    def covered(self, producer: str, *, at: AppendNumber | None = None, sequence: int | None = None) -> Covered | None:
         with self.catalog.read() as catalog:
             row: Any = catalog.execute(
-                "SELECT number, sequence, progress_start, progress_end FROM appends"
-                " WHERE producer = ? AND progress_end IS NOT NULL AND number <= ? ORDER BY sequence DESC LIMIT 1",
-                (producer, newest_append(catalog) if at is None else at),
+                "SELECT number, sequence, progress_start, progress_end FROM appends WHERE producer = ?"
+                " AND progress_end IS NOT NULL AND number <= ? AND (sequence = ?3 OR ?3 IS NULL)"
+                " ORDER BY sequence DESC LIMIT 1",
+                (producer, newest_append(catalog) if at is None else at, sequence),
             ).fetchone()
         if row is None:
             return None
@@ -234,12 +241,20 @@ class EmbeddedLog:
     # --- read ---
 
     def snapshot(
-        self, topics: Sequence[str], *, after: Snapshot | None = None, max_rows: int | None = None
+        self,
+        topics: Sequence[str],
+        *,
+        after: Snapshot | None = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
     ) -> Snapshot:
         after = after or Snapshot(AppendNumber(0), Position())
         known = {name: self.known(name) for name in topics}
         with self.catalog.read() as catalog:
             newest = newest_append(catalog)
+            if max_bytes is not None:
+                fitting = rows_of_bytes(catalog, [each.id for each in known.values()], after.number, max_bytes)
+                max_rows = fitting if max_rows is None else min(max_rows, fitting)
             if max_rows is None:
                 ends = {name: {p: e.end for p, e in extents_of(catalog, each).items()} for name, each in known.items()}
                 return Snapshot(AppendNumber(newest), Position.of(ends))
@@ -260,6 +275,18 @@ class EmbeddedLog:
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
         ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)
         return ends
+
+    def max_time(self, topic: str, partition: int, offset: int) -> int | None:
+        known = self.known(topic)
+        if known.spec.time is None:
+            return None
+        with self.catalog.read() as catalog:
+            before, inside = time_before(catalog, known, partition, offset)
+        if inside is None:
+            return before
+        scan = Scan(self.catalog, self.disk, known, partition, inside, offset)
+        times = [chunks.max_time(batch, known.spec.time) for batch in scan.batches([known.spec.time], metadata=False)]
+        return max((time for time in (before, *times) if time is not None), default=None)
 
     def position_from(self, topic: str, time_us: int) -> Mapping[int, int]:
         found: Mapping[int, int] = self._of_topic(topic, offsets_from, time_us)

@@ -30,6 +30,7 @@ from headwater.log.embedded.deliveries import (
     all_specs,
     anything,
     claim,
+    extend,
     find_held,
     find_spec,
     give_back,
@@ -138,7 +139,7 @@ class EmbeddedQueues:
             if record is None:  # forgotten: there is nothing to work on
                 self.acknowledge(spec.name, each.receipt)
                 continue
-            until = datetime.fromtimestamp(each.until / 1_000_000, UTC)
+            until = _moment(each.until)
             taken.append(Delivery(spec.topic, each.partition, each.offset, record, each.attempt, each.receipt, until))
         return taken
 
@@ -150,6 +151,18 @@ class EmbeddedQueues:
             settle(catalog, queue, place_of(queue, receipt), receipt)
 
         self._log.committer.run(work)
+
+    def extend(self, queue: str, receipt: str, *, lease_s: float | None = None) -> datetime:
+        if lease_s is not None and lease_s <= 0:
+            raise UsageError(what=f"cannot extend a lease by {lease_s:g} s", do="Give a time above 0 s, or release it")
+        place = place_of(queue, receipt)
+
+        def work(catalog: apsw.Connection) -> int:
+            spec = find_spec(catalog, queue)
+            wanted = self._log.clock() + int((lease_s or spec.lease_s) * 1_000_000)
+            return extend(catalog, queue, find_held(catalog, queue, place, receipt), wanted)
+
+        return _moment(self._log.committer.run(work))
 
     def release(self, queue: str, receipt: str) -> None:
         place = place_of(queue, receipt)
@@ -244,6 +257,10 @@ class EmbeddedQueues:
             return given_up
 
         return self._log.committer.run(work)
+
+
+def _moment(time_us: int) -> datetime:
+    return datetime.fromtimestamp(time_us / 1_000_000, UTC)
 
 
 def _check(spec: QueueSpec, start: str) -> None:

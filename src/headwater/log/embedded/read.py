@@ -9,8 +9,8 @@ import apsw
 import numpy as np
 import pyarrow as pa
 
-from headwater.errors import Compacted, Corrupt, Missed
-from headwater.log.embedded import chunks
+from headwater.errors import Compacted, Corrupt, Missed, TopicNotFound
+from headwater.log.embedded import chunks, topics
 from headwater.log.embedded.bounds import Bounds, Ints
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.disk import Disk
@@ -51,6 +51,7 @@ class Scan:
 
     def _page(self, *, check_horizon: bool) -> list[tuple[Chunk, bytes | None, Bounds]]:
         with self._catalog.read() as catalog:
+            self._renew(catalog)
             self._check(catalog, check_horizon=check_horizon)
             where = 'partition = ? AND "end" > ? AND start < ?'
             given = (self._partition, self._next, self._end)
@@ -63,6 +64,13 @@ class Scan:
                 size += chunk.size if inlined else 0
                 page.append((chunk, chunk_data(catalog, chunk) if inlined else None, chunk_bounds(catalog, chunk)))
             return page
+
+    def _renew(self, catalog: apsw.Connection) -> None:
+        """Chunks that are listed now may have a schema that was not there when the scan began."""
+        known = topics.find(catalog, self._topic.spec.name, cached=self._topic)
+        if known.id != self._topic.id:
+            raise TopicNotFound(topic=known.spec.name)
+        self._topic = known
 
     def _check(self, catalog: apsw.Connection, *, check_horizon: bool) -> None:
         name, extent = self._topic.spec.name, extents_of(catalog, self._topic)[self._partition]
@@ -157,3 +165,27 @@ def _first_listed(catalog: apsw.Connection, topic: KnownTopic, partition: int) -
     """Before the first append that is still listed: where what was removed ended, or 0."""
     found = select_chunks(catalog, topic.id, "partition = ?", (partition,), limit=1)
     return found[0].start if found else extents_of(catalog, topic)[partition].end
+
+
+def time_before(
+    catalog: apsw.Connection, topic: KnownTopic, partition: int, offset: int
+) -> tuple[int | None, int | None]:
+    """The greatest event time before the chunk that has the offset, and where that chunk begins if it is not there."""
+    found = select_chunks(catalog, topic.id, 'partition = ? AND "end" > ?', (partition, offset), limit=1)
+    if not found:
+        row = catalog.execute(
+            "SELECT max_time FROM ends WHERE topic = ? AND partition = ?", (topic.id, partition)
+        ).fetchone()
+        return (row[0] if row else None), None
+    return found[0].time_before, found[0].start if found[0].start < offset else None
+
+
+def rows_of_bytes(catalog: apsw.Connection, topics: Sequence[int], after: int, most: int) -> int:
+    """About how many of the rows to come take so many bytes, going by those that came after an append."""
+    marks = ", ".join("?" * len(topics))
+    rows, size = catalog.execute(
+        f"SELECT coalesce(sum(rows), 0), coalesce(sum(size), 0) FROM chunks WHERE topic IN ({marks})"
+        " AND last_append > ?",
+        (*topics, after),
+    ).fetchone() or (0, 0)
+    return max(1, int(most * rows / size)) if size else most

@@ -39,9 +39,10 @@ class KnownTopic:
         return self.spec.with_schema(self.schemas[version]).stored
 
 
-def load_topics(catalog: apsw.Connection) -> Iterator[KnownTopic]:
+def load_topics(catalog: apsw.Connection, *, only: str | None = None) -> Iterator[KnownTopic]:
     columns = "id, name, key, time, kind, partitions, settings"
-    rows: list[Any] = catalog.execute(f"SELECT {columns} FROM topics ORDER BY name").fetchall()
+    where, given = ("WHERE name = ?", (only,)) if only is not None else ("", ())
+    rows: list[Any] = catalog.execute(f"SELECT {columns} FROM topics {where} ORDER BY name", given).fetchall()
     for number, name, key, time, kind, partitions, settings in rows:
         schemas = {
             version: ipc.read_schema(pa.py_buffer(schema))
@@ -116,6 +117,10 @@ def select_chunks(
     return [Chunk(*row) for row in rows]
 
 
+class Swapped(Exception):
+    """A chunk is no longer listed: somebody else's upkeep was faster. Who wanted to swap it leaves it alone."""
+
+
 def chunk_data(catalog: apsw.Connection, chunk: Chunk) -> bytes | None:
     row: Any = catalog.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
     return row[0] if row else None
@@ -125,6 +130,8 @@ def chunk_bounds(catalog: apsw.Connection, chunk: Chunk) -> Bounds:
     if not chunk.has_bounds:
         return Bounds.of_one(chunk.append, chunk.end, chunk.appended_at)
     row: Any = catalog.execute("SELECT bounds FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    if row is None:
+        raise Swapped
     return Bounds.decode(row[0])
 
 

@@ -4,26 +4,40 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import apsw
 import pyarrow as pa
 
 from headwater.errors import Pinned, TopicMismatch, TopicNotFound
-from headwater.log.embedded.rows import KnownTopic, load_topics, settings_text
+from headwater.log.embedded.floors import floor, raise_floor
+from headwater.log.embedded.rows import KnownTopic, load_topics, parse_settings, settings_text
 from headwater.log.evolution import evolved
-from headwater.log.spec import Settings, TopicSpec
+from headwater.log.spec import INTERNAL, Settings, TopicSpec
 
 
-def find(catalog: apsw.Connection, name: str) -> KnownTopic:
-    topics = {known.spec.name: known for known in load_topics(catalog)}
-    if name not in topics:
-        raise TopicNotFound(topic=name, known=topics)
-    return topics[name]
+def find(catalog: apsw.Connection, name: str, *, cached: KnownTopic | None = None) -> KnownTopic:
+    """The topic as this transaction sees it; what is `cached`, if it is that still: an id is never given twice, all but
+    schema and settings is fixed, and schemas are only added."""
+    row: Any = catalog.execute(
+        "SELECT id, settings, (SELECT max(version) FROM schemas WHERE topic = id) FROM topics WHERE name = ?", (name,)
+    ).fetchone()
+    if row is None:
+        known = [str(other) for (other,) in catalog.execute("SELECT name FROM topics ORDER BY name")]
+        raise TopicNotFound(topic=name, known=[other for other in known if not other.startswith(INTERNAL)])
+    number, settings, version = row
+    if cached is not None and (cached.id, cached.version, cached.spec.settings) == (
+        number,
+        version,
+        parse_settings(settings),
+    ):
+        return cached
+    return next(load_topics(catalog, only=name))
 
 
 def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:
     """A declaration of what is there already may bring new columns or wider types; it cannot take any away."""
-    found = next((known for known in load_topics(catalog) if known.spec.name == spec.name), None)
+    found = next(load_topics(catalog, only=spec.name), None)
     if found is not None:
         difference = found.spec.fixed_difference(spec)
         if difference is not None:
@@ -31,11 +45,11 @@ def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:
         if found.spec.schema != spec.schema:
             return alter_in(catalog, spec.name, schema=spec.schema, settings=None)
         return found.spec
+    number = 1 + max(floor(catalog, "topic"), int(catalog.execute("SELECT coalesce(max(id), 0) FROM topics").get))
     catalog.execute(
-        "INSERT INTO topics(name, key, time, kind, partitions, settings) VALUES (?, ?, ?, ?, ?, ?)",
-        (spec.name, json.dumps(spec.key), spec.time, spec.kind, spec.partitions, settings_text(spec)),
+        "INSERT INTO topics(id, name, key, time, kind, partitions, settings) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, spec.name, json.dumps(spec.key), spec.time, spec.kind, spec.partitions, settings_text(spec)),
     )
-    number = catalog.last_insert_rowid()
     _add_schema(catalog, number, 1, spec.schema)
     catalog.executemany(
         'INSERT INTO ends(topic, partition, start, "end", horizon, dropped) VALUES (?, ?, 0, 0, 0, 0)',
@@ -69,6 +83,9 @@ def delete_in(catalog: apsw.Connection, name: str, *, now: int) -> None:
     catalog.execute(
         "INSERT OR IGNORE INTO garbage SELECT file, ? FROM chunks WHERE topic = ? AND file IS NOT NULL", (now, known.id)
     )
+    last: Any = catalog.execute("SELECT max(generation) FROM groups WHERE topic = ?", (known.id,)).get
+    raise_floor(catalog, "generation", last or 0)
+    raise_floor(catalog, "topic", known.id)
     for table in ("chunks", "ends", "schemas", "versions", "groups", "members", "committed"):
         catalog.execute(f"DELETE FROM {table} WHERE topic = ?", (known.id,))
     catalog.execute("DELETE FROM topics WHERE id = ?", (known.id,))

@@ -28,7 +28,6 @@ from headwater.log.embedded.checking import Advance, Finding, PartitionCheck, Ta
 from headwater.log.embedded.digest import log_digest
 from headwater.log.embedded.disk import Disk
 from headwater.log.embedded.rows import KnownTopic, load_topics, newest_append
-from headwater.log.embedded.wal import broken_frame
 from headwater.log.position import AppendNumber, Position
 
 Ends = dict[str, dict[int, int]]
@@ -61,15 +60,15 @@ class Verdict:
 
 def verify(root: Path, *, disk: Disk | None = None, advance: Advance | None = None) -> Verdict:
     """Check the log in the folder `root`, by connections of its own: pages that others have cached prove nothing."""
-    broken = broken_frame(root / "catalog.db-wal")
     try:
-        catalog = Catalog(root / "catalog.db")
+        catalog = Catalog(root / "catalog.db", as_is=True, check_wal=True)
     except Corrupt as error:
         return Verdict.unreadable(error)
     try:
         verification = _Verification(root, catalog, disk or Disk(root), advance)
-        if broken is not None:
-            verification.found(f"frame {broken} is damaged, and appends after it are cut off", file="catalog.db-wal")
+        if catalog.broken_frame is not None:
+            what = f"frame {catalog.broken_frame} is damaged, and appends after it are cut off"
+            verification.found(what, file="catalog.db-wal")
         return verification.run()
     finally:
         catalog.close()

@@ -1,93 +1,64 @@
 """State as an arrangement: immutable chunks of rows sorted by the hash of their key, found by binary search.
 
-A row has columns that identify it and *additive* columns (its weight, its sums); rows that agree in all identifying
-columns stand for one row with the sums, and a row whose sums are all zero is not there. So a change is always a new
-small chunk, never an edit, and merging chunks changes nothing that can be seen.
+A row is never edited: a change is a new small chunk, and how rows are combined (summed, or the newest of a key) is
+said by the arrangement's shape, so that merging chunks changes nothing that can be seen.
 
-    arrangement = runs; run = chunks with disjoint, ascending ranges of hashes; chunk = rows sorted by `_hash`
+    arrangement = runs + merges; run = chunks with disjoint, ascending ranges of hashes; chunk = rows sorted by `_hash`
 
 A batch adds a run. When a tier (runs of about the same size) is full, its runs are merged into one of the next tier:
-each row is rewritten once a tier, so the work over time is logarithmic in the size of the state.
+each row is rewritten once a tier, so the work over time is logarithmic in the size of the state. A merge goes on over
+several batches, each of which does as much of it as goes with its own size.
+
+What is said of hashes holds for any number that rows are to be ordered by: an arrangement that is given times instead
+is a queue, from whose lower end rows are taken.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any, Protocol
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyarrow import ipc
 
 from headwater.log.keyhash import Hashes, key_hash
-from headwater.process import duck
+from headwater.process.keyed import merging
+from headwater.process.keyed.bykey import Mask, taken
+from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, divide, run_size, write_run
+from headwater.process.keyed.combining import GONE, HASH, Shape
+from headwater.process.keyed.manifest import Manifest
+from headwater.process.keyed.merging import Merge
 
-HASH = "_hash"
-CHUNK_BYTES = 8 * 1024 * 1024
-FANOUT = 8
-SMALLEST_TIER_BYTES = 64 * 1024
-
-
-@dataclass(frozen=True)
-class ChunkRef:
-    """A chunk by the digest of its content: equal content is the same chunk, whoever wrote it in whichever try."""
-
-    id: str
-    rows: int
-    bytes: int
-    low: int
-    high: int  # inclusive, like low: the hashes at both ends
-
-
-Run = tuple[ChunkRef, ...]
-
-
-class Chunks(Protocol):
-    """Where chunks are kept."""
-
-    def load(self, ref: ChunkRef) -> pa.Table: ...
-
-    def save(self, ref: ChunkRef, data: bytes) -> None: ...
-
-    def drop(self, ref: ChunkRef) -> None: ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """What an arrangement holds: `schema` without the hash, `key` to find rows by, `additive` to sum them by.
-
-    `compact` says that equal rows are worth summing whenever chunks merge; without it they are only when something is
-    to be cancelled, which saves the work where rows hardly ever repeat.
-    """
-
-    schema: pa.Schema
-    key: tuple[str, ...]
-    additive: tuple[str, ...]
-    compact: bool
-
-    @property
-    def stored(self) -> pa.Schema:
-        return pa.schema([pa.field(HASH, pa.uint64()), *self.schema])
+__all__ = ["GONE", "HASH", "Arrangement", "ChunkRef", "Chunks", "Manifest", "Shape"]
 
 
 class Arrangement:
-    def __init__(self, shape: Shape, chunks: Chunks, runs: tuple[Run, ...] = ()) -> None:
+    def __init__(self, shape: Shape, chunks: Chunks, manifest: Manifest | None = None) -> None:
         self.shape = shape
-        self.runs = runs
+        self.manifest = manifest or Manifest()
         self._chunks = chunks
+
+    # --- reading ---
 
     def gather(self, wanted: Hashes) -> pa.Table:
         """All rows whose key has one of these hashes (sorted, unique). Other keys of the same hash come along."""
+        return self._rows(wanted).drop_columns([HASH])
+
+    def newest(self, wanted: Hashes) -> pa.Table:
+        """The newest row of each key that has one of these hashes, be it `_gone` or not, with its `_hash`, sorted."""
+        return self.shape.newest_of(self._rows(wanted))
+
+    def _rows(self, wanted: Hashes) -> pa.Table:
         found = [self.shape.stored.empty_table()]
-        for ref in (ref for run in self.runs for ref in run):
-            near = wanted[np.searchsorted(wanted, ref.low) : np.searchsorted(wanted, ref.high, "right")]
-            if len(near):
-                rows = self._chunks.load(ref)
-                found.append(rows.take(pa.array(_positions(rows[HASH].to_numpy(), near))))
-        return pa.concat_tables(found).drop_columns([HASH])
+        for ref, near in _near(self.manifest.refs, wanted):
+            rows = self._chunks.load(ref)
+            positions = _positions(rows[HASH].to_numpy(), near)
+            if len(positions):
+                found.append(taken(rows, positions))
+        return pa.concat_tables(found)
+
+    # --- changing ---
 
     def add(self, rows: pa.Table, hashes: Hashes | None = None) -> None:
         """Add rows to what is there. `hashes`, if the caller has them, are those of the key, row by row."""
@@ -96,61 +67,92 @@ class Arrangement:
         if hashes is None:
             hashes = key_hash([rows.column(name) for name in self.shape.key])
         ordered = rows.select(self.shape.schema.names).cast(self.shape.schema)
-        self._put(ordered.add_column(0, self.shape.stored.field(0), pa.array(hashes)), merged=False)
-        while full := self._full_tier():
-            self._merge(full)
+        ordered = ordered.add_column(0, self.shape.stored.field(0), pa.array(hashes))
+        if not (hashes[1:] >= hashes[:-1]).all():
+            ordered = ordered.take(np.argsort(hashes, kind="stable"))
+        run = write_run(ordered, self._chunks)
+        self.manifest = Manifest((*self.manifest.runs, run), self.manifest.merges)
+        self._merge(max(merging.MERGE_BYTES, merging.MERGE_FACTOR * run_size(run)))
 
-    def _full_tier(self) -> tuple[Run, ...] | None:
-        tiers: dict[int, list[Run]] = {}
-        for run in self.runs:
-            tiers.setdefault(_tier(run), []).append(run)
-        full = [runs for _, runs in sorted(tiers.items()) if len(runs) >= FANOUT]
-        return tuple(full[0]) if full else None
+    def take_up_to(self, bound: int) -> pa.Table:
+        """Remove the rows with hashes up to `bound`, and return them. The work is that of the rows taken."""
+        taken = [self.shape.stored.empty_table()]
 
-    def _merge(self, runs: tuple[Run, ...]) -> None:
-        together = pa.concat_tables([self._chunks.load(ref) for run in runs for ref in run])
-        self.runs = tuple(run for run in self.runs if run not in runs)
-        before = {ref for run in runs for ref in run}
-        self._put(together, merged=True)
-        kept = {ref for run in self.runs for ref in run}
-        for ref in sorted(before - kept, key=lambda ref: ref.id):
+        def cut(run: Run) -> Run:
+            rows, rest = divide(run, bound, self._chunks)
+            taken.extend(rows)
+            return rest
+
+        before = self.manifest
+        self.manifest = Manifest(tuple(rest for run in before.runs if (rest := cut(run))))
+        for merge in before.merges:
+            self._go_on(replace(merge, sources=tuple(cut(run) for run in merge.sources), into=cut(merge.into)))
+        self._drop_unused(before)
+        return pa.concat_tables(taken)
+
+    def _merge(self, budget: int) -> None:
+        while True:
+            self.manifest = _with_new_merges(self.manifest)
+            worth = [merge for merge in self.manifest.merges if merge.worth(budget)]
+            if not worth:
+                return
+            budget -= self._advance(min(worth, key=lambda merge: merge.tier), budget)
+
+    def _advance(self, merge: Merge, budget: int) -> int:
+        """Merge one more range of hashes; answers how many bytes were read for it."""
+        bound = merge.reach(budget, self._chunks)
+        divided = [divide(run, bound, self._chunks) for run in merge.sources]
+        before = self.manifest
+        self.manifest = replace(before, merges=tuple(other for other in before.merges if other is not merge))
+        others = self.manifest.refs
+        rows = self.shape.combined(
+            pa.concat_tables([table for tables, _ in divided for table in tables]).combine_chunks(),
+            lambda hashes: self._held(hashes, others),
+        )
+        written = write_run(rows, self._chunks) if rows.num_rows else ()
+        after = replace(merge, sources=tuple(rest for _, rest in divided), into=(*merge.into, *written))
+        self._go_on(after)
+        self._drop_unused(before)
+        return merge.left - after.left
+
+    def _go_on(self, merge: Merge) -> None:
+        """A merge that has more to do stays one; of one that is through, its run."""
+        runs, merges = self.manifest.runs, self.manifest.merges
+        sources = tuple(run for run in merge.sources if run)
+        if sources:
+            self.manifest = Manifest(runs, (*merges, replace(merge, sources=sources)))
+        elif merge.into:
+            self.manifest = Manifest((*runs, merge.into), merges)
+
+    def _held(self, hashes: Hashes, refs: Run) -> Mask:
+        """Which of these hashes (sorted) have rows in these chunks."""
+        held = np.zeros(len(hashes), np.bool_)
+        for ref, near in _near(refs, hashes):
+            there = self._chunks.load(ref)[HASH].to_numpy()
+            places = np.minimum(np.searchsorted(there, near), len(there) - 1)
+            held[np.isin(hashes, near[there[places] == near])] = True
+        return held
+
+    def _drop_unused(self, before: Manifest) -> None:
+        used = self.manifest.ids
+        unused = {ref.id: ref for ref in before.refs if ref.id not in used}
+        for _, ref in sorted(unused.items()):
             self._chunks.drop(ref)
 
-    def _put(self, rows: pa.Table, *, merged: bool) -> None:
-        if merged and (self.shape.compact or _negative(rows, self.shape.additive)):
-            rows = self._summed(rows)
-        if rows.num_rows == 0:
-            return
-        order = np.argsort(rows[HASH].to_numpy(), kind="stable")
-        rows = rows.take(pa.array(order)).combine_chunks()
-        pieces = max(1, math.ceil(rows.nbytes / CHUNK_BYTES))
-        run = []
-        for piece in _cut(rows, pieces):
-            ref, data = _encode(piece)
-            self._chunks.save(ref, data)
-            run.append(ref)
-        self.runs = (*self.runs, tuple(run))
 
-    def _summed(self, rows: pa.Table) -> pa.Table:
-        additive = self.shape.additive
-        own = [name for name in self.shape.stored.names if name not in additive]
-        sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in additive)
-        some = " OR ".join(f"sum({duck.quoted(name)}) <> 0" for name in additive)
-        answer = duck.run(f"SELECT {duck.columns(own)}, {sums} FROM rows GROUP BY ALL HAVING {some}", rows=rows)
-        return answer.select(self.shape.stored.names).cast(self.shape.stored)
-
-    # The manifest: what Spark's state remembers of an arrangement.
-
-    def manifest(self) -> list[list[dict[str, Any]]]:
-        return [[asdict(ref) for ref in run] for run in self.runs]
-
-    @classmethod
-    def of(cls, shape: Shape, chunks: Chunks, manifest: list[list[dict[str, Any]]]) -> Arrangement:
-        return cls(shape, chunks, tuple(tuple(ChunkRef(**ref) for ref in run) for run in manifest))
+def _with_new_merges(manifest: Manifest) -> Manifest:
+    for tier, runs in merging.full_tiers(manifest.runs, {merge.tier for merge in manifest.merges}):
+        left = tuple(run for run in manifest.runs if run not in runs)
+        manifest = Manifest(left, (*manifest.merges, Merge(tier, runs, ())))
+    return manifest
 
 
-def digest(data: Any) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+def _near(refs: Iterable[ChunkRef], wanted: Hashes) -> Iterable[tuple[ChunkRef, Hashes]]:
+    """The chunks that may hold wanted hashes (sorted), each with those that fall into its range."""
+    for ref in refs:
+        near = wanted[slice(*ref.within(wanted))]
+        if len(near):
+            yield ref, near
 
 
 def _positions(hashes: Hashes, wanted: Hashes) -> np.ndarray[Any, Any]:
@@ -159,36 +161,3 @@ def _positions(hashes: Hashes, wanted: Hashes) -> np.ndarray[Any, Any]:
     sizes = high - low
     ends = np.cumsum(sizes)
     return np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
-
-
-def _negative(rows: pa.Table, additive: tuple[str, ...]) -> bool:
-    return any(bool((rows[name].to_numpy() < 0).any()) for name in additive)
-
-
-def _tier(run: Run) -> int:
-    size = sum(ref.bytes for ref in run)
-    return max(0, math.ceil(math.log(max(size / SMALLEST_TIER_BYTES, 1), FANOUT)))
-
-
-def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
-    """Pieces of about the same size; rows of one hash stay in one piece, so ranges are disjoint."""
-    hashes = rows[HASH].to_numpy()
-    targets = hashes[(np.arange(1, pieces) * rows.num_rows) // pieces]
-    bounds = [0, *np.unique(np.searchsorted(hashes, targets)).tolist(), rows.num_rows]
-    return [rows.slice(a, b - a) for a, b in pairwise(bounds) if b > a]
-
-
-def _encode(rows: pa.Table) -> tuple[ChunkRef, bytes]:
-    sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, rows.schema) as writer:
-        writer.write_table(rows.combine_chunks())
-    data = sink.getvalue().to_pybytes()
-    hashes = rows[HASH]
-    ref = ChunkRef(
-        id=digest(data),
-        rows=rows.num_rows,
-        bytes=len(data),
-        low=hashes[0].as_py(),
-        high=hashes[-1].as_py(),
-    )
-    return ref, data

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyarrow import ipc
 
-from headwater.process.keyed.arrangement import ChunkRef, digest
+from headwater.process.keyed.chunk import ChunkRef, digest
 
 _CODEC = pa.Codec("zstd", compression_level=1)
 

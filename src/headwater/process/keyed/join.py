@@ -10,7 +10,7 @@ import pyarrow as pa
 from headwater.log.keyhash import distinct, key_hash
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
-from headwater.process.keyed.operator import State
+from headwater.process.keyed.operator import Answer, State
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
@@ -27,9 +27,9 @@ class Join:
     output: str
     where: str | None
 
-    revision = 1
+    revision = 2
 
-    def step(self, state: State, changes: Mapping[int, pa.Table]) -> pa.Table:
+    def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))
         rights = state.arrangement("right", Shape(self.right, self.right_key, (WEIGHT,), compact=False))
         left = changes.get(LEFT, self.left.empty_table())
@@ -51,7 +51,7 @@ class Join:
             left_before=left_before,
             right_changes=right,
         )
-        return answer
+        return Answer(answer)
 
     def _product(self, left: str, right: str) -> str:
         pairs = zip(self.left_key, self.right_key, strict=True)

@@ -21,7 +21,9 @@ class MemoryState:
     def copy(self) -> MemoryState:
         other = MemoryState()
         other.data = dict(self.data)
-        other.arrangements = {name: Arrangement(a.shape, other, a.runs) for name, a in self.arrangements.items()}
+        other.arrangements = {
+            name: Arrangement(each.shape, other, each.manifest) for name, each in self.arrangements.items()
+        }
         return other
 
     def load(self, ref: ChunkRef) -> pa.Table:
@@ -31,4 +33,5 @@ class MemoryState:
         self.data[ref.id] = data
 
     def drop(self, ref: ChunkRef) -> None:
-        self.data.pop(ref.id, None)
+        if not any(ref.id in each.manifest.ids for each in self.arrangements.values()):  # equal content is one chunk
+            self.data.pop(ref.id, None)

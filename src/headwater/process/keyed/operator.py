@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -16,16 +17,27 @@ class State(Protocol):
     def arrangement(self, name: str, shape: Shape) -> Arrangement: ...
 
 
+@dataclass(frozen=True)
+class Answer:
+    rows: pa.Table
+    """The changes of the operator's output, weighted."""
+    dead: pa.Table | None = None
+    """Records that could not be taken, in the columns of `deadletters.SCHEMA`: only from the last level of a plan."""
+
+
 class Operator(Protocol):
     """A function of sets: the same state and changes give the same answer, whatever the order of chunks or rows.
 
     `step` is called once a batch and bucket, with the changes of each input port that has any; it may be called again
     with the same changes on the same earlier state (a retried batch), and must then answer the same rows. What it
     retracts is what it emitted before. It keeps nothing outside `state`.
+
+    `watermark` is the event time in µs that the inputs have reached after this batch: a function of the log, never
+    smaller than in an earlier batch, None if no input has one. A batch may bring a watermark and no changes at all.
     """
 
     @property
     def revision(self) -> int:
         """Raised when the same inputs would give other state or output: part of every view's fingerprint."""
 
-    def step(self, state: State, changes: Mapping[int, pa.Table]) -> pa.Table: ...
+    def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer: ...

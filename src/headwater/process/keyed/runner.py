@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from headwater.process import duck
 from headwater.process.job import Job
-from headwater.process.keyed.arrangement import Arrangement, Shape
+from headwater.process.keyed import inspect
+from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
+from headwater.process.keyed.bucket import run_batch
 from headwater.process.keyed.chunkcache import CachedChunks
-from headwater.process.keyed.packing import bucket_labels, pack_by_key, unpack
-from headwater.process.plan import CHANGES
+from headwater.process.keyed.packing import bucket_labels
+from headwater.process.keyed.pending import PendingChunks
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import MapState
@@ -33,7 +34,7 @@ class BucketProcessor(StatefulProcessor):
     """One level of a plan. Its rows go on to the next level's buckets or, from the last, to the topic's partitions."""
 
     def __init__(self, job: Job, level: int) -> None:
-        self._job = job
+        self._job_text = job.dump()  # Spark would pickle a user's function by the name of a module workers lack
         self._level = level
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -41,22 +42,23 @@ class BucketProcessor(StatefulProcessor):
         self._chunks = handle.getMapState("chunks", "id string", "data binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
-        plan = self._job.plan
-        level = plan.levels[self._level]
-        is_last = self._level == len(plan.levels) - 1
-        labels = range(plan.buckets) if is_last else bucket_labels(plan.buckets)
-        state = _SparkState(self._job, self._manifest.get(), _SparkChunks(self._chunks))
-        answer = level.operator.step(state, _by_port(rows))
-        self._manifest.update((state.manifest(),))
-        if level.sql is not None:
-            answer = duck.run(level.sql, **{CHANGES: answer})
-        packed = list(pack_by_key(answer, level.key, plan.buckets))
-        if packed:
+        job = Job.load(self._job_text)
+        plan = job.plan
+        assert plan is not None
+        labels = bucket_labels(plan.buckets)
+        bucket = labels.index(int(key[0]))
+        state = _SparkState(job.cache, self._manifest.get(), _SparkChunks(self._chunks))
+        blobs = list(run_batch(plan, self._level, bucket, state, _by_port(rows)))
+        self._manifest.update((state.settle(),))
+        inspect.write(Path(job.folder), self._level, bucket, plan.levels[self._level].operator, state.manifests)
+        if blobs:
+            is_last = self._level == len(plan.levels) - 1
+            named = range(plan.buckets) if is_last else labels
             yield pd.DataFrame(
                 {
-                    "bucket": pd.Series([labels[bucket] for bucket, _ in packed], dtype="int32"),
-                    "port": pd.Series([0] * len(packed), dtype="int32"),
-                    "data": [blob for _, blob in packed],
+                    "bucket": pd.Series([named[blob.bucket] for blob in blobs], dtype="int32"),
+                    "port": pd.Series([blob.port for blob in blobs], dtype="int32"),
+                    "data": [blob.data for blob in blobs],
                 }
             )
 
@@ -64,29 +66,37 @@ class BucketProcessor(StatefulProcessor):
         pass
 
 
-def _by_port(frames: Iterator[pd.DataFrame]) -> dict[int, pa.Table]:
+def _by_port(frames: Iterator[pd.DataFrame]) -> dict[int, list[bytes]]:
     blobs: dict[int, list[bytes]] = {}
     for frame in frames:
         for port, blob in zip(frame["port"], frame["data"], strict=True):
             blobs.setdefault(int(port), []).append(blob)
-    # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
-    return {port: unpack(sorted(packed)) for port, packed in blobs.items()}
+    return blobs
 
 
 class _SparkState:
-    def __init__(self, job: Job, known: Any, remembered: _SparkChunks) -> None:
-        self._runs: dict[str, Any] = json.loads(known[0]) if known else {}
-        self._store = CachedChunks(job.cache, remembered)
+    def __init__(self, cache: Path, known: Any, remembered: _SparkChunks) -> None:
+        told = json.loads(known[0]) if known else {}
+        self.manifests = {name: Manifest.from_json(manifest) for name, manifest in told.items()}
+        self._store = PendingChunks(CachedChunks(cache, remembered))
         self._arrangements: dict[str, Arrangement] = {}
 
     def arrangement(self, name: str, shape: Shape) -> Arrangement:
         if name not in self._arrangements:
-            self._arrangements[name] = Arrangement.of(shape, self._store, self._runs.get(name, []))
+            self._arrangements[name] = Arrangement(shape, self._store, self.manifests.get(name))
         return self._arrangements[name]
 
-    def manifest(self) -> str:
-        runs = {**self._runs, **{name: each.manifest() for name, each in self._arrangements.items()}}
-        return json.dumps(runs, sort_keys=True, separators=(",", ":"))
+    def settle(self) -> str:
+        """Save and drop all that the step has changed; answers the manifests that say so."""
+        before = self.manifests
+        self.manifests = {**before, **{name: each.manifest for name, each in self._arrangements.items()}}
+        self._store.settle(_ids(before), _ids(self.manifests))
+        told = {name: manifest.to_json() for name, manifest in self.manifests.items()}
+        return json.dumps(told, sort_keys=True, separators=(",", ":"))
+
+
+def _ids(manifests: dict[str, Manifest]) -> set[str]:
+    return {id for manifest in manifests.values() for id in manifest.ids}
 
 
 class _SparkChunks:

@@ -36,7 +36,7 @@ def plan_view(view: str, sql: str, inputs: Mapping[str, TopicSpec], *, key: tupl
     else:
         reads, levels = _joined(view, select, tables, grouped)
 
-    last = levels[-1].operator.step(MemoryState(), {})
+    last = levels[-1].operator.step(MemoryState(), {}, None).rows
     condition = f" WHERE {grouped.having}" if grouped.having else ""
     output = f"SELECT {grouped.output}, {WEIGHT} FROM {CHANGES}{condition}"
     schema = _schema(view, output, **{CHANGES: last}).remove(len(grouped.names))
@@ -170,7 +170,7 @@ def _joined(
         output=_renamed(grouped.input_expressions, side),
         where=" AND ".join(f"({_sql(_moved(part, side))})" for part in both) or None,
     )
-    joined = operator.step(MemoryState(), {}).schema
+    joined = operator.step(MemoryState(), {}, None).rows.schema
     return reads, [Level(operator, None, grouped.keys), Level(grouped.aggregate(joined), None, ())]
 
 

@@ -30,7 +30,7 @@ def _move(log: EmbeddedLog, chunk: Chunk, url: str) -> bool:
     if chunks.crc(content) != chunk.crc:
         raise Corrupt(what="the chunk to be archived", file=here)
     there = f"{url.rstrip('/')}/{here}"
-    if not log.disk.exists(there):
+    if not log.disk.exists(there) or chunks.crc(log.disk.read(there)) != chunk.crc:  # a crash may have left a part
         log.disk.write(there, content)
 
     def relist(catalog: apsw.Connection) -> bool:

@@ -5,6 +5,7 @@
 
 What is left keeps its offset (of equal records, the last one's). The horizon is the end of a chunk and never passes the
 position of a registered consumer; whoever starts later inside of it is told (`Compacted`) and begins at 0.
+However large the partition, a few megabytes of it are in memory at a time (`folding`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.log.embedded.bounds import Ints
-from headwater.log.embedded.rows import KnownTopic, select_chunks
+from headwater.log.embedded.bounds import Bounds
+from headwater.log.embedded.rows import KnownTopic, Swapped, chunk_bounds, extents_of, select_chunks
+from headwater.log.embedded.upkeep.folding import Folding
 from headwater.log.embedded.upkeep.limits import unread
-from headwater.log.embedded.upkeep.swap import Loaded, load, swap_in, write_records
-from headwater.records import DELETED, WEIGHT
+from headwater.log.embedded.upkeep.rewriting import Rewriting, slices
+from headwater.log.embedded.upkeep.swap import swap_in
+from headwater.records import DELETED, OFFSET, WEIGHT
 
 if TYPE_CHECKING:
     from headwater.log.embedded.log import EmbeddedLog
@@ -42,20 +45,36 @@ def compact(log: EmbeddedLog, topic: KnownTopic) -> dict[int, int]:
 def _compact_partition(log: EmbeddedLog, topic: KnownTopic, partition: int) -> int | None:
     with log.catalog.read() as catalog:
         limit = unread(catalog, topic, partition)
+        compacted = extents_of(catalog, topic)[partition].horizon
         listed = select_chunks(catalog, topic.id, "partition = ?", (partition,))
-    old = [chunk for chunk in listed if limit is None or chunk.end <= limit]
-    if len(old) < 2:
+        old = [chunk for chunk in listed if limit is None or chunk.end <= limit]
+        if len(old) < 2 or old[-1].end <= compacted:
+            return None
+        times = Bounds.joined([chunk_bounds(catalog, chunk) for chunk in old])
+    fold = _sum_equal if topic.spec.weighted else _Newest(topic, times, now=log.clock())
+    rows, horizon = sum(chunk.rows for chunk in old), old[-1].end
+    rewriting = Rewriting(log, topic, old)
+    try:
+        with Folding(fold, key=topic.spec.key, rows=rows, folder=log.root) as folding:
+            for chunk in old:
+                for some in slices(log, topic, chunk):
+                    folding.add(some)
+            folding.finish()
+            if folding.rows == rows:
+                return None
+            for left in folding.batches():
+                rewriting.add(left)
+        new = rewriting.finish()
+    except Swapped:
+        rewriting.discard()
         return None
-    loaded = load(log, topic, old)
-    records, offsets = _compacted(topic, loaded, now=log.clock())
-    if len(offsets) == sum(chunk.rows for chunk in old):
-        return None
-    new = write_records(log, topic, loaded, records, offsets)
-    horizon = old[-1].end
+    except BaseException:
+        rewriting.discard()
+        raise
 
     def act(catalog: apsw.Connection) -> bool:
         still = unread(catalog, topic, partition)
-        if (still is not None and still < horizon) or not swap_in(catalog, old, [new], now=log.clock()):
+        if (still is not None and still < horizon) or not swap_in(catalog, old, new, now=log.clock()):
             return False
         catalog.execute(
             "UPDATE ends SET horizon = max(horizon, ?) WHERE topic = ? AND partition = ?",
@@ -65,30 +84,36 @@ def _compact_partition(log: EmbeddedLog, topic: KnownTopic, partition: int) -> i
 
     if log.committer.run(act):
         return horizon
-    if new.file is not None:
-        log.disk.remove(new.file)
+    rewriting.discard()
     return None
 
 
-def _compacted(topic: KnownTopic, loaded: Loaded, *, now: int) -> tuple[pa.Table, Ints]:
-    records, offsets = loaded.records, loaded.offsets
-    if topic.spec.weighted:
-        groups = row_groups(records.drop_columns([WEIGHT]))
-        weights = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
-        np.add.at(weights, groups, records[WEIGHT].to_numpy())
-        last = _last_of(groups, len(weights))
-        keep = np.sort(last[weights != 0])
-        records = records.take(pa.array(keep))
-        place = records.schema.get_field_index(WEIGHT)
-        return records.set_column(place, records.schema.field(place), pa.array(weights[groups[keep]])), offsets[keep]
-    groups = row_groups(records.select(list(topic.spec.key)))
-    keep = np.sort(_last_of(groups, int(groups.max(initial=-1)) + 1))
-    times = loaded.bounds.times_of(offsets[keep])
-    gone = records[DELETED].to_numpy(zero_copy_only=False)[keep] & (
-        times < now - topic.spec.settings.tombstone_s * 1_000_000
-    )
-    keep = keep[~gone.astype(bool)]
-    return records.take(pa.array(keep)), offsets[keep]
+def _sum_equal(records: pa.Table) -> pa.Table:
+    """Of records that are equal but for weight and offset the last, with the sum of the weights."""
+    groups = row_groups(records.drop_columns([WEIGHT, OFFSET]))
+    weights = np.zeros(int(groups.max(initial=-1)) + 1, np.int64)
+    np.add.at(weights, groups, records[WEIGHT].to_numpy())
+    keep = np.sort(_last_of(groups, len(weights))[weights != 0])
+    left = records.take(pa.array(keep))
+    place = left.schema.get_field_index(WEIGHT)
+    return left.set_column(place, left.schema.field(place), pa.array(weights[groups[keep]]))
+
+
+class _Newest:
+    """Of each key the newest record, unless it is a tombstone that has been there long enough."""
+
+    def __init__(self, topic: KnownTopic, bounds: Bounds, *, now: int) -> None:
+        self._key = list(topic.spec.key)
+        self._bounds = bounds
+        self._before = now - topic.spec.settings.tombstone_s * 1_000_000
+
+    def __call__(self, records: pa.Table) -> pa.Table:
+        groups = row_groups(records.select(self._key))
+        keep = np.sort(_last_of(groups, int(groups.max(initial=-1)) + 1))
+        left = records.take(pa.array(keep))
+        deleted = left[DELETED].to_numpy().astype(bool)
+        old = self._bounds.times_of(left[OFFSET].to_numpy()) < self._before
+        return left.filter(pa.array(~(deleted & old)))
 
 
 def row_groups(table: pa.Table) -> npt.NDArray[np.int64]:

@@ -15,20 +15,24 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import UsageError
-from headwater.log.embedded.rows import KnownTopic, select_chunks
+from headwater.log.embedded.checking import Advance, Tally
+from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, select_chunks
 from headwater.log.embedded.upkeep.garbage import orphans, remove_files
-from headwater.log.embedded.upkeep.swap import load, swap, write
+from headwater.log.embedded.upkeep.rewriting import Rewriting, slices
+from headwater.log.embedded.upkeep.swap import NewChunk, swap
 from headwater.log.versions import key_bytes
+from headwater.records import OFFSET
 
 if TYPE_CHECKING:
     from headwater.log.embedded.log import EmbeddedLog
 
 Condition = Callable[[pa.Table], Any]
-"""From records to a mask: which of them are to go."""
+"""From records to a mask: which of them are to go. Asked about some at a time: each record is judged alone."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ def forget(
     *,
     keys: Sequence[Mapping[str, Any]] = (),
     condition: Condition | None = None,
+    advance: Advance | None = None,
 ) -> Forgotten:
     going = condition if condition is not None else _of_keys(topic, keys)
     records, rewritten = 0, 0
@@ -55,14 +60,20 @@ def forget(
         done = True
         with log.catalog.read() as catalog:
             listed = select_chunks(catalog, topic.id, "true", ())
+        tally = Tally(sum(chunk.size for chunk in listed), advance)  # of each pass anew; the last finds nothing
         for chunk in listed:
-            loaded = load(log, topic, [chunk])
-            mask = np.asarray(going(loaded.records), bool)
-            if mask.any():
+            tally.advance(chunk.size)
+            try:
+                if not any(_mask(going, some).any() for some in slices(log, topic, chunk)):
+                    continue
+                new, gone = _without(log, topic, chunk, going)
+            except Swapped:
                 done = False
-                if swap(log, [chunk], [write(log, topic, loaded, ~mask)]):
-                    records += int(mask.sum())
-                    rewritten += 1
+                continue
+            done = False
+            if swap(log, [chunk], new):
+                records += gone
+                rewritten += 1
     log.committer.run(lambda catalog: _forget_versions(catalog, topic, keys))
     removed = _remove_garbage(log, topic)
     log.forget_mapped()
@@ -70,6 +81,23 @@ def forget(
     prefix = f"chunks/{topic.spec.name}/"
     waiting = tuple(name for name in orphans(log) if name.startswith(prefix))
     return Forgotten(topic.spec.name, records, rewritten, removed, waiting)
+
+
+def _without(log: EmbeddedLog, topic: KnownTopic, chunk: Chunk, going: Condition) -> tuple[list[NewChunk], int]:
+    rewriting, gone = Rewriting(log, topic, [chunk]), 0
+    try:
+        for some in slices(log, topic, chunk):
+            mask = _mask(going, some)
+            rewriting.add(some.filter(pa.array(~mask)))
+            gone += int(mask.sum())
+        return rewriting.finish(), gone
+    except BaseException:
+        rewriting.discard()
+        raise
+
+
+def _mask(going: Condition, some: pa.Table) -> npt.NDArray[np.bool_]:
+    return np.asarray(going(some.drop_columns([OFFSET])), bool)
 
 
 def _of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:

@@ -26,9 +26,10 @@ def collect(log: EmbeddedLog, *, grace_s: float = GRACE_S) -> int:
 
 
 def remove_files(log: EmbeddedLog, names: list[str]) -> None:
-    """First the file, then its row: a crash in between removes it once more."""
+    """First the files, for good, then their rows: a crash in between removes them once more."""
     for name in names:
         log.disk.remove(name)
+    log.disk.sync_removed(names)
     log.committer.run(
         lambda catalog: catalog.executemany(
             "DELETE FROM garbage WHERE file = ?", [(name,) for name in names]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.log.embedded.checking import Advance, Tally
 from headwater.log.embedded.upkeep.archive import archive
 from headwater.log.embedded.upkeep.compaction import compact
 from headwater.log.embedded.upkeep.excision import Condition, Forgotten, forget
@@ -49,20 +50,35 @@ class Keeper:
         return archive(self._log, self._topic(topic), url, older_than_s=older_than_s)
 
     def forget(
-        self, topic: str, *, keys: Sequence[Mapping[str, Any]] = (), condition: Condition | None = None
+        self,
+        topic: str,
+        *,
+        keys: Sequence[Mapping[str, Any]] = (),
+        condition: Condition | None = None,
+        advance: Advance | None = None,
     ) -> Forgotten:
-        return forget(self._log, self._topic(topic), keys=keys, condition=condition)
+        return forget(self._log, self._topic(topic), keys=keys, condition=condition, advance=advance)
 
     def collect_garbage(self, *, grace_s: float = GRACE_S) -> int:
         return collect(self._log, grace_s=grace_s)
 
-    def run(self) -> Kept:
+    def run(self, *, advance: Advance | None = None) -> Kept:
         """One round over all topics: retention, compaction of tables, rolling up, then garbage."""
         rolled, trimmed, compacted = 0, {}, {}
+        sizes = self._sizes()
+        tally = Tally(sum(sizes.values()), advance)
         for spec in self._log.topics():
             if moved := self.retain(spec.name):
                 trimmed[spec.name] = moved
             if horizons := self.compact(spec.name):
                 compacted[spec.name] = horizons
             rolled += self.roll_up(spec.name)
+            tally.advance(sizes.get(spec.name, 0))
         return Kept(rolled, trimmed, compacted, self.collect_garbage())
+
+    def _sizes(self) -> dict[str, int]:
+        with self._log.catalog.read() as catalog:
+            rows: list[Any] = catalog.execute(
+                "SELECT t.name, sum(c.size) FROM topics t JOIN chunks c ON c.topic = t.id GROUP BY t.id"
+            ).fetchall()
+        return dict(rows)

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import apsw
 
-from headwater.log.embedded.rows import KnownTopic, select_chunks
-from headwater.log.embedded.upkeep.swap import load, runs, swap, write
+from headwater.log.embedded.bounds import Bounds
+from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, chunk_bounds, select_chunks
+from headwater.log.embedded.upkeep.rewriting import Place, slices, write_chunk
+from headwater.log.embedded.upkeep.swap import NewChunk, runs, swap
 
 if TYPE_CHECKING:
     from headwater.log.embedded.log import EmbeddedLog
@@ -24,11 +26,26 @@ def roll_up(log: EmbeddedLog, topic: KnownTopic, *, least_chunks: int = LEAST_CH
         listed = select_chunks(catalog, topic.id, "true", ())
     rolled = 0
     for run in runs(listed, small=SMALL_BYTES, most=MOST_BYTES):
-        if len(run) >= least_chunks and swap(log, run, [write(log, topic, load(log, topic, run))]):
-            rolled += len(run)
+        if len(run) < least_chunks:
+            continue
+        try:
+            new = _one(log, topic, run)
+        except Swapped:
+            continue
+        rolled += len(run) if swap(log, run, [new]) else 0
     if rolled:
         log.committer.run(_forget_plain_appends)
     return rolled
+
+
+def _one(log: EmbeddedLog, topic: KnownTopic, run: list[Chunk]) -> NewChunk:
+    first, last = run[0], run[-1]
+    with log.catalog.read() as catalog:
+        bounds = Bounds.joined([chunk_bounds(catalog, chunk) for chunk in run])
+    rows = sum(chunk.rows for chunk in run)
+    records = (some for chunk in run for some in slices(log, topic, chunk))
+    place = Place(first.partition, first.start, last.end, rows, bounds, first.time_before)
+    return write_chunk(log, topic, place, records)
 
 
 def _forget_plain_appends(catalog: apsw.Connection) -> None:

@@ -1,0 +1,171 @@
+"""What of a data folder is derived from its log, Spark's checkpoints and the views' stores, going along with a backup.
+
+    1  Stores are copied first, each in one read transaction: so none of them knows more than the log in the backup.
+    2  Pipelines are held between two batches, as far as they come to an end in `QUIET_S`.
+    3  The log is copied (its catalog: the rest may be copied at leisure).
+    4  Checkpoints are copied: as long as one changed meanwhile, again.
+    5  Pipelines go on.
+    6  Each checkpoint and store is compared with the log in the backup. A checkpoint must be able to go on where the
+       log's last batch of its pipeline ended; a store must stand at a place from which the log can bring it up to date.
+       What does not fit is left out: a store is built again by the next run, a view without its checkpoint must be
+       built again from the log.
+
+Only step 6 is relied upon. The others make it likely that all of it fits, also while an app runs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+
+import apsw
+
+from headwater.errors import HeadwaterError
+from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded.manifest import LeftOut
+from headwater.process.checkpoint import Checkpoint
+from headwater.process.hold import holding
+from headwater.serve.sqlite import copy_store, mark_in
+
+QUIET_S = 10.0
+"""How long a batch under way is waited for."""
+SETTLED_S = 0.5
+"""A checkpoint that has been quiet for so long has no batch that was planned just before the hold."""
+LOOK_S = 0.05
+TRIES = 3
+
+_Listing = dict[Path, tuple[int, int, int]]
+
+
+class DerivedFiles:
+    """For `headwater.log.embedded.backup.backup(along=...)`."""
+
+    def __init__(self, *, quiet_s: float = QUIET_S, settled_s: float = SETTLED_S) -> None:
+        self._quiet_s = quiet_s
+        self._settled_s = settled_s
+        self._left_out: list[LeftOut] = []
+
+    def copy(self, root: Path, part: Path, cut: Callable[[], None]) -> None:
+        self._left_out = []
+        for store in sorted((root / "stores").glob("*.db")):
+            self._copy_store(store, part)
+        with ExitStack() as hold:
+            if (root / "pipelines").is_dir():
+                hold.enter_context(holding(root / "pipelines"))
+                self._wait_for_quiet(root)
+            cut()
+            for checkpoint in _checkpoints(root):
+                self._copy_checkpoint(checkpoint, part / checkpoint.relative_to(root))
+
+    def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
+        for checkpoint in _checkpoints(log.root):
+            try:
+                Checkpoint(checkpoint).verify(log, _producer(checkpoint))
+            except HeadwaterError as error:
+                self._leave_out_checkpoint(checkpoint, error.what)
+                shutil.rmtree(checkpoint.parent)
+        for store in sorted((log.root / "stores").glob("*.db")):
+            why = _misfit(log, store)
+            if why is not None:
+                self._leave_out_store(store, why)
+                store.unlink()
+        return tuple(self._left_out)
+
+    def _copy_store(self, store: Path, part: Path) -> None:
+        target = part / "stores" / store.name
+        target.parent.mkdir(exist_ok=True)
+        try:
+            copy_store(store, target)
+        except (HeadwaterError, apsw.Error) as error:
+            target.unlink(missing_ok=True)
+            self._leave_out_store(store, f"it cannot be read ({error})")
+
+    def _wait_for_quiet(self, root: Path) -> None:
+        """Until no checkpoint has a batch under way, and none has changed for a moment; or until the time is up."""
+        deadline = time.monotonic() + self._quiet_s
+        before, since = self._standing(root), time.monotonic()
+        while time.monotonic() < deadline:
+            now = self._standing(root)
+            if now != before:
+                before, since = now, time.monotonic()
+            elif all(planned == done for planned, done in now) and time.monotonic() - since >= self._settled_s:
+                return
+            time.sleep(LOOK_S)
+
+    def _standing(self, root: Path) -> list[tuple[int | None, int | None]]:
+        found = [Checkpoint(folder) for folder in _checkpoints(root)]
+        return [(checkpoint.last_planned(), checkpoint.last_done()) for checkpoint in found]
+
+    def _copy_checkpoint(self, source: Path, target: Path) -> None:
+        for _ in range(TRIES):
+            before = _listing(source)
+            shutil.rmtree(target, ignore_errors=True)
+            try:
+                _copy_files(source, target, before)
+            except FileNotFoundError:  # Spark removed what it no longer needs
+                continue
+            if _listing(source) == before:
+                return
+        shutil.rmtree(target.parent, ignore_errors=True)
+        self._leave_out_checkpoint(source, f"it changed {TRIES} times while it was copied")
+
+    def _leave_out_checkpoint(self, checkpoint: Path, why: str) -> None:
+        view = checkpoint.parents[1].name
+        then = "After a restore this view must be built again from the log"
+        self._left_out.append(LeftOut(f"the checkpoint of view {view!r}", why, then))
+
+    def _leave_out_store(self, store: Path, why: str) -> None:
+        then = "The next run builds it again from the view's topic"
+        self._left_out.append(LeftOut(f"the store of view {_view(store)!r}", why, then))
+
+
+def _checkpoints(root: Path) -> list[Path]:
+    return sorted(path for path in (root / "pipelines").glob("*/*/checkpoint") if path.is_dir())
+
+
+def _producer(checkpoint: Path) -> str:
+    return f"{checkpoint.parents[1].name}@{checkpoint.parent.name}"
+
+
+def _view(store: Path) -> str:
+    return store.stem.rpartition("@")[0]
+
+
+def _listing(folder: Path) -> _Listing:
+    """Spark replaces files and never changes one: the same listing is the same content."""
+    found = {}
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file():
+                told = path.stat()
+                found[path.relative_to(folder)] = (told.st_ino, told.st_size, told.st_mtime_ns)
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def _copy_files(source: Path, target: Path, names: Iterable[Path]) -> None:
+    for name in names:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source / name, target / name)
+
+
+def _misfit(log: EmbeddedLog, store: Path) -> str | None:
+    """Why the log cannot bring this store up to date; None if it can."""
+    view = _view(store)
+    try:
+        mark = mark_in(store)
+        newest = log.snapshot([view])
+        extents = log.extents(view)
+    except HeadwaterError as error:
+        return error.what
+    if mark.number > newest.number or not newest.position.covers(mark.position):
+        return f"it stands at {mark.position}, the log in the backup ends at {newest.position}"
+    for partition, extent in extents.items():
+        here = mark.position.offset(view, partition)
+        if 0 < here < max(extent.start, extent.horizon):
+            return f"it stands at offset {here} of partition {partition}, which has since been compacted"
+    return None

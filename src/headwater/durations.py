@@ -1,0 +1,47 @@
+"""Lengths of time as users write them: `10 minutes`, `1 hour 30 minutes`, a timedelta; Spark's words, checked by us.
+
+Spark reads such text itself, but tells of a wrong one late and in its own words, without the argument's name.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from headwater.errors import BadFrame
+
+_UNITS = {
+    "microsecond": 1,
+    "millisecond": 1_000,
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "day": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+_PART = re.compile(rf"\s*(\d+)\s*({'|'.join(_UNITS)})s?\b", re.IGNORECASE)
+
+
+Duration = str | timedelta
+
+
+def micros(text: Duration, *, what: str, zero: bool = False) -> int:
+    """How many microseconds the text stands for, or `BadFrame` saying what it was given as (`lateness`, `gap`)."""
+    if isinstance(text, timedelta):
+        text = f"{text // timedelta(microseconds=1)} microseconds"
+    found, place = 0, 0
+    while isinstance(text, str) and (part := _PART.match(text, place)):
+        found += int(part[1]) * _UNITS[part[2].lower()]
+        place = part.end()
+    if not isinstance(text, str) or not place or text[place:].strip() or not (found or zero):
+        raise BadFrame(
+            what=f"{what}={text!r} is not a length of time" + ("" if zero else " above zero"),
+            do=f"Write a number and a unit, such as '10 minutes' or '1 hour 30 minutes'; units: {', '.join(_UNITS)} "
+            "(months and years have no fixed length)",
+        )
+    return found
+
+
+def spark_text(length: int) -> str:
+    """The length in the words that Spark's functions take."""
+    return f"{length} microseconds"

@@ -1,0 +1,146 @@
+"""Rows brought together by key, exactly: by the hash, and by the key itself where two keys have the same hash.
+
+Whole columns at a time. That two keys share a hash is rare enough to take the slow way then, and not so rare (an
+adversary can make it happen) that the answer might be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.log.keyhash import Hashes
+from headwater.process import duck
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ByKey:
+    order: Ints
+    """The rows, those of one key together, ascending by hash, within a key by what was asked for."""
+    starts: Ints
+    """Where each key begins in `order`."""
+
+    @property
+    def last(self) -> Ints:
+        """The last row of each key."""
+        ends = np.append(self.starts[1:], len(self.order)) if len(self.order) else self.starts
+        return self.order[ends - 1]
+
+
+def by_key(rows: pa.Table, key: Sequence[str], hashes: Hashes, within: Sequence[npt.NDArray[Any]]) -> ByKey:
+    """`within` are the columns that order a key's rows, the first one first; they must tell any two rows apart."""
+    order = np.argsort(hashes)
+    ordered = hashes[order]
+    same = ordered[1:] == ordered[:-1]
+    if same.any():
+        repeated = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
+        among = order[repeated]
+        columns = [column[among] for column in reversed(within)]
+        order[repeated] = among[np.lexsort((*columns, ordered[repeated]))]
+        pairs = np.flatnonzero(same)
+        keys = rows.select(list(key))
+        if not same_keys(keys.take(order[pairs]), keys.take(order[pairs + 1]), key).all():
+            ranks = _ranks(rows, key)
+            order = np.lexsort((*reversed(within), ranks, hashes))
+            same &= ranks[order[1:]] == ranks[order[:-1]]
+    starts = np.flatnonzero(np.insert(~same, 0, True)) if len(order) else np.zeros(0, np.int64)
+    return ByKey(order, starts)
+
+
+def matched(
+    rows: pa.Table, hashes: Hashes, among: pa.Table, among_hashes: Hashes, key: Sequence[str]
+) -> tuple[Ints, Mask]:
+    """For each row the place of the row with its key in `among`, and whether there is one.
+
+    Both sides are sorted by hash and have each key once. Where there is none, the place is 0.
+    """
+    if not len(among_hashes):
+        return np.zeros(len(hashes), np.int64), np.zeros(len(hashes), np.bool_)
+    places = np.minimum(np.searchsorted(among_hashes, hashes), len(among_hashes) - 1)
+    found = among_hashes[places] == hashes
+    pairs = np.flatnonzero(found)
+    if (
+        (hashes[1:] > hashes[:-1]).all()
+        and (among_hashes[1:] > among_hashes[:-1]).all()
+        and same_keys(taken(rows.select(list(key)), pairs), taken(among.select(list(key)), places[pairs]), key).all()
+    ):
+        return np.where(found, places, 0), found
+    on = " AND ".join(f"a.{duck.quoted(name)} IS NOT DISTINCT FROM b.{duck.quoted(name)}" for name in key)
+    place = duck.run(
+        f"SELECT b.row FROM a LEFT JOIN b ON {on} ORDER BY a.row",
+        a=_numbered(rows, key),
+        b=_numbered(among, key),
+    )["row"]
+    return place.fill_null(0).to_numpy(), place.is_valid().to_numpy()
+
+
+def taken(rows: pa.Table, places: Ints) -> pa.Table:
+    """The rows at these places; all of them in their order is the table as it is, which happens often and is free."""
+    if len(places) == rows.num_rows and (places == np.arange(len(places))).all():
+        return rows
+    return rows.take(places)
+
+
+def same_keys(a: pa.Table, b: pa.Table, key: Sequence[str]) -> Mask:
+    """Row by row, as keys are compared: null is null, NaN is NaN, -0.0 is 0.0."""
+    same = np.ones(a.num_rows, np.bool_)
+    for name in key:
+        left, right = a[name], b[name]
+        equal = pc.equal(left, right)
+        if pa.types.is_floating(left.type):
+            equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
+        same &= _with_nulls(equal, left, right)
+    return same
+
+
+def same_rows(a: pa.Table, b: pa.Table) -> Mask:
+    """Row by row, as bytes are compared: what differs in a sign of zero is not the same."""
+    same = np.ones(a.num_rows, np.bool_)
+    for name in a.schema.names:
+        left, right = a[name], b[name]
+        if pa.types.is_nested(left.type):
+            same &= duck.run(
+                "SELECT a.x IS NOT DISTINCT FROM b.x AND a.x::VARCHAR IS NOT DISTINCT FROM b.x::VARCHAR AS same"
+                " FROM a POSITIONAL JOIN b",
+                a=pa.table({"x": left}),
+                b=pa.table({"x": right}),
+            )["same"].to_numpy()
+        elif pa.types.is_floating(left.type):
+            same &= _bits(left) == _bits(right)
+            same &= left.is_null().to_numpy() == right.is_null().to_numpy()
+        else:
+            same &= _with_nulls(pc.equal(left, right), left, right)
+    return same
+
+
+def _with_nulls(equal: pa.ChunkedArray, left: pa.ChunkedArray, right: pa.ChunkedArray) -> Mask:
+    if equal.null_count:
+        equal = pc.or_(equal.fill_null(False), pc.and_(left.is_null(), right.is_null()))
+    found: Mask = equal.to_numpy()
+    return found
+
+
+def _bits(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    floats: npt.NDArray[Any] = column.fill_null(0.0).to_numpy()
+    return floats.view(np.dtype(f"i{floats.dtype.itemsize}"))
+
+
+def _ranks(rows: pa.Table, key: Sequence[str]) -> Ints:
+    ranks: Ints = duck.run(
+        f"SELECT dense_rank() OVER (ORDER BY {duck.columns(list(key))})::BIGINT AS rank FROM a ORDER BY row",
+        a=_numbered(rows, key),
+    )["rank"].to_numpy()
+    return ranks
+
+
+def _numbered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    return rows.select(list(key)).append_column("row", pa.array(np.arange(rows.num_rows)))

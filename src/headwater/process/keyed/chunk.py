@@ -1,0 +1,121 @@
+"""A chunk of state: rows sorted by hash, immutable, named by the digest of its bytes; and references to parts of it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import ipc
+
+from headwater.log.keyhash import Hashes
+from headwater.process.keyed.combining import HASH
+
+CHUNK_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class ChunkRef:
+    """The rows of a chunk with hashes from `low` to `high`: all of it, or what is left after a part was merged away.
+
+    The id is the digest of the content: equal content is the same chunk, whoever wrote it in whichever try.
+    """
+
+    id: str
+    rows: int
+    bytes: int  # of the whole chunk
+    low: int
+    high: int  # inclusive, like low: the hashes at both ends
+    whole: int  # rows of the whole chunk
+
+    @property
+    def size(self) -> int:
+        """The bytes of the rows that are meant, about."""
+        return self.bytes * self.rows // self.whole
+
+    def within(self, hashes: Hashes) -> tuple[int, int]:
+        """Where the rows that are meant begin and end among sorted hashes.
+
+        The bounds as uint64: numpy would compare a Python int with uint64 as floats, slowly and not exactly.
+        """
+        low, high = np.uint64(self.low), np.uint64(self.high)
+        return int(np.searchsorted(hashes, low, "left")), int(np.searchsorted(hashes, high, "right"))
+
+
+Run = tuple[ChunkRef, ...]
+"""Chunks with disjoint, ascending ranges of hashes."""
+
+
+def run_size(run: Run) -> int:
+    return sum(ref.size for ref in run)
+
+
+class Chunks(Protocol):
+    """Where chunks are kept."""
+
+    def load(self, ref: ChunkRef) -> pa.Table: ...
+
+    def save(self, ref: ChunkRef, data: bytes) -> None: ...
+
+    def drop(self, ref: ChunkRef) -> None: ...
+
+
+def write_run(rows: pa.Table, chunks: Chunks) -> Run:
+    """Rows sorted by hash, saved as chunks of at most about `CHUNK_BYTES`."""
+    rows = rows.combine_chunks()
+    run = []
+    for piece in _cut(rows, max(1, math.ceil(rows.nbytes / CHUNK_BYTES))):
+        ref, data = _encode(piece)
+        chunks.save(ref, data)
+        run.append(ref)
+    return tuple(run)
+
+
+def divide(run: Run, bound: int, chunks: Chunks) -> tuple[list[pa.Table], Run]:
+    """The rows of a run with hashes up to `bound`, and what is left of the run. No chunk is written for that."""
+    rows, rest = [], []
+    for ref in run:
+        if ref.low > bound:
+            rest.append(ref)
+            continue
+        table = chunks.load(ref)
+        hashes = table[HASH].to_numpy()
+        low, high = ref.within(hashes)
+        middle = min(high, int(np.searchsorted(hashes, np.uint64(bound), "right")))
+        rows.append(table.slice(low, middle - low))
+        if middle < high:
+            rest.append(replace(ref, rows=high - middle, low=int(hashes[middle])))
+    return rows, tuple(rest)
+
+
+def digest(data: Any) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
+    """Pieces of about the same size; rows of one hash stay in one piece, so ranges are disjoint."""
+    hashes = rows[HASH].to_numpy()
+    targets = hashes[(np.arange(1, pieces) * rows.num_rows) // pieces]
+    bounds = [0, *np.unique(np.searchsorted(hashes, targets)).tolist(), rows.num_rows]
+    return [rows.slice(a, b - a) for a, b in pairwise(bounds) if b > a]
+
+
+def _encode(rows: pa.Table) -> tuple[ChunkRef, bytes]:
+    sink = pa.BufferOutputStream()
+    with ipc.new_file(sink, rows.schema) as writer:
+        writer.write_table(rows.combine_chunks())
+    data = sink.getvalue().to_pybytes()
+    hashes = rows[HASH]
+    ref = ChunkRef(
+        id=digest(data),
+        rows=rows.num_rows,
+        bytes=len(data),
+        low=hashes[0].as_py(),
+        high=hashes[-1].as_py(),
+        whole=rows.num_rows,
+    )
+    return ref, data

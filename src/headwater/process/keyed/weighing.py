@@ -1,0 +1,19 @@
+"""Rows that come and rows that go, as one table of weighted rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from headwater.records import WEIGHT
+
+
+def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Table:
+    tables = [columns.append(pa.field(WEIGHT, pa.int64())).empty_table()]
+    for rows, weight in parts:
+        if rows.num_rows:
+            own = rows.select(columns.names).cast(columns)
+            tables.append(own.append_column(WEIGHT, pa.array(np.full(rows.num_rows, weight, np.int64))))
+    return pa.concat_tables(tables)

@@ -1,0 +1,72 @@
+"""What a pipeline is, whichever lane it runs in: the seam between declaring it and running it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.log.spec import TopicSpec
+from headwater.process.job import Job
+from headwater.process.lineage import Declared
+from headwater.process.source import Limits
+from headwater.process.version import Version
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+class Lane(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics whose records make batches."""
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The topics that are read as they are when a batch runs."""
+
+    @property
+    def lateness(self) -> tuple[tuple[str, int], ...]: ...
+
+    @property
+    def dead_letters(self) -> bool:
+        """Whether records that cannot be processed go to a topic of their own."""
+
+    @property
+    def where(self) -> str | None:
+        """The user's file, if there is a function of theirs: errors point into it."""
+
+    def described(self) -> dict[str, Any]:
+        """As JSON: all on which the output depends, but for the log. What stands under `sql` is only told."""
+
+    def over(self, topics: Mapping[str, str]) -> Lane:
+        """The same, reading these topics: of an input that is derived, those of one version."""
+
+    def output(self, topic: str) -> TopicSpec | None:
+        """The topic it writes to; None if only Spark can tell its columns."""
+
+    def checked(self, session: SparkSession, probe: Job) -> TopicSpec:
+        """The same, with what cannot run refused before anything is started. `probe` is a job that is never run."""
+
+    def query(self, session: SparkSession, job: Job, limits: Limits) -> DataStreamWriter:
+        """The whole query, to be started."""
+
+
+def declared(lane: Lane) -> Declared:
+    """As the code has it; the fingerprint changes whenever the same log could give another state or output."""
+    described = lane.described()
+    counting = {name: part for name, part in described.items() if name != "sql"}
+    text = json.dumps(counting, sort_keys=True)
+    fingerprint = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return Declared(lane.name, fingerprint, described, (*lane.inputs, *lane.tables))
+
+
+def first_version(lane: Lane) -> Version:
+    """As if it were declared in a log that does not know it."""
+    one = declared(lane)
+    return Version(one.name, 1, one.fingerprint, one.description, {name: name for name in one.inputs}, "current")

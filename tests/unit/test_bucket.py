@@ -1,0 +1,151 @@
+"""One batch of one level: watermarks that go along, dead letters, and what a step leaves behind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.errors import UsageError
+from headwater.process.keyed import inspect
+from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
+from headwater.process.keyed.bucket import DEAD, WATERMARK, pack_watermark, run_batch
+from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
+from headwater.process.keyed.memory import MemoryState
+from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.packing import unpack
+from headwater.process.keyed.pending import PendingChunks
+from headwater.process.plan import Level, Plan
+from headwater.testing import PlanBench
+
+ROWS = pa.schema([("k", pa.int64()), ("_weight", pa.int64())])
+SHAPE = Shape(ROWS, ("k",), ("_weight",), compact=True)
+
+
+@dataclass(frozen=True)
+class Told:
+    """Notes what it is told."""
+
+    dead: bool = False
+    marks: list[int | None] = field(default_factory=list)
+    revision = 1
+
+    def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
+        self.marks.append(watermark)
+        letters = to_table([DeadLetter({"k": 1}, "no", 5)], "facts")
+        return Answer(ROWS.empty_table(), letters if self.dead else None)
+
+
+def plan(*operators: Any) -> Plan:
+    levels = tuple(Level(operator, None, ("k",)) for operator in operators)
+    return Plan("v", "", (), levels, ROWS.remove(1), ("k",), buckets=3)
+
+
+def test_the_watermark_reaches_every_bucket_of_every_level_also_without_changes() -> None:
+    operators = Told(), Told(), Told()
+    bench = PlanBench(plan(*operators))
+    bench.push({}, watermark=17)
+    bench.push({})
+    assert [operator.marks for operator in operators] == [[17] * 3] * 3
+
+
+def test_of_several_watermarks_the_smallest_counts() -> None:
+    operator = Told()
+    blobs = {WATERMARK: [pack_watermark(9), pack_watermark(-4), pack_watermark(12)]}
+    assert list(run_batch(plan(operator), 0, 0, MemoryState(), blobs)) == []
+    assert operator.marks == [-4]
+
+
+def test_dead_letters_leave_by_a_port_of_their_own_from_the_last_level_only() -> None:
+    (blob,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {})
+    assert (blob.bucket, blob.port) == (2, DEAD)
+    assert unpack([blob.data]).to_pylist() == [
+        {"record": '{"k": 1}', "error": "no", "topic": "facts", "partition": 0, "offset": 5}
+    ]
+    assert unpack([blob.data]).schema == SCHEMA
+    with pytest.raises(UsageError, match="level 1 of 2 in the plan of 'v' has dead letters"):
+        list(run_batch(plan(Told(dead=True), Told()), 0, 2, MemoryState(), {}))
+
+
+class Noting(MemoryState):
+    def __init__(self) -> None:
+        super().__init__()
+        self.saved: list[str] = []
+
+    def save(self, ref: Any, data: bytes) -> None:
+        super().save(ref, data)
+        self.saved.append(ref.id)
+
+
+def some(*keys: int) -> pa.Table:
+    return pa.table({"k": list(keys), "_weight": [1] * len(keys)}, schema=ROWS)
+
+
+def test_a_chunk_that_a_step_merges_away_again_is_never_saved() -> None:
+    home = Noting()
+    before: set[str] = set()
+    manifest = Manifest()
+    for number in range(8):  # the eighth fills the tier
+        pending = PendingChunks(home)
+        arranged = Arrangement(SHAPE, pending, manifest)
+        arranged.add(some(number))
+        manifest = arranged.manifest
+        pending.settle(before, manifest.ids)
+        before = manifest.ids
+    assert len(home.saved) == 8, "seven runs, and then the one they were merged into"
+    assert set(home.data) == manifest.ids
+
+
+def test_two_arrangements_that_share_a_chunk_do_not_drop_it_for_each_other() -> None:
+    home = Noting()
+    pending = PendingChunks(home)
+    one, two = Arrangement(SHAPE, pending), Arrangement(SHAPE, pending)
+    one.add(some(1))
+    two.add(some(1))
+    both = one.manifest.ids | two.manifest.ids
+    pending.settle(set(), both)
+    assert len(home.data) == 1
+    pending = PendingChunks(home)
+    one = Arrangement(SHAPE, pending, one.manifest)
+    one.take_up_to(2**64 - 1)
+    pending.settle(both, one.manifest.ids | two.manifest.ids)
+    assert two.manifest.ids == set(home.data)
+    pending = PendingChunks(home)
+    two = Arrangement(SHAPE, pending, two.manifest)
+    two.take_up_to(2**64 - 1)
+    pending.settle(both, one.manifest.ids | two.manifest.ids)
+    assert home.data == {}
+
+
+def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
+    assert inspect.summary(tmp_path) == []
+    arranged = Arrangement(SHAPE, MemoryState())
+    for number in range(3):
+        arranged.add(some(number, number + 10))
+        inspect.write(tmp_path, 0, 2, Told(), {"groups": arranged.manifest, "empty": Manifest()})
+    inspect.write(tmp_path, 0, 1, Told(), {})
+    empty, groups = inspect.summary(tmp_path)
+    assert empty == {
+        "level": 0,
+        "bucket": 2,
+        "operator": "Told",
+        "arrangement": "empty",
+        "rows": 0,
+        "bytes": 0,
+        "chunks": 0,
+        "runs": 0,
+    }
+    assert (groups["arrangement"], groups["rows"], groups["chunks"], groups["runs"]) == ("groups", 6, 3, 3)
+    assert groups["bytes"] == sum(ref.bytes for ref in arranged.manifest.refs)
+    assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["0-1.json", "0-2.json"]
+    assert json.loads((tmp_path / "state" / "0-2.json").read_text())["bucket"] == 2
+
+
+def test_that_its_size_cannot_be_told_does_not_stop_a_batch(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("not a folder")
+    inspect.write(tmp_path, 0, 0, Told(), {})

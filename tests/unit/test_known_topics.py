@@ -1,0 +1,96 @@
+"""What a process remembers of topics is checked in the transaction that uses it, and costs one row to check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headwater.errors import TopicNotFound
+from headwater.log import Settings, Topic, TopicSpec
+from headwater.log.embedded import EmbeddedLog, topics
+from headwater.records import schema_of
+
+NUMBERS = TopicSpec("numbers", schema_of({"n": "int64"}), partitions=1)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[EmbeddedLog]:
+    opened = EmbeddedLog(tmp_path / "log")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def other(log: EmbeddedLog) -> Iterator[EmbeddedLog]:
+    """Another process, as far as what is remembered goes."""
+    opened = EmbeddedLog(log.root)
+    yield opened
+    opened.close()
+
+
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    seen: list[Any] = []
+    load = topics.load_topics
+    monkeypatch.setattr(topics, "load_topics", lambda *given, **named: [seen.append(named), load(*given, **named)][1])
+    return seen
+
+
+def test_scans_load_no_topic_that_is_as_it_was(log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(20):
+        log.create(TopicSpec(f"other{number}", NUMBERS.schema))
+    topic = Topic(log, log.create(NUMBERS))
+    topic.append([{"n": 1}])
+    log.topic("numbers")
+    loaded = loads(monkeypatch)
+    for _ in range(5):
+        assert [batch.to_pylist() for batch in log.scan("numbers", 0, 0, 1)] == [[{"n": 1}]]
+    assert loaded == []
+
+
+def test_what_another_process_altered_is_loaded_once_and_alone(
+    log: EmbeddedLog, other: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic(log, log.create(NUMBERS))
+    topic.append([{"n": 1}])
+    other.alter("numbers", schema=NUMBERS.schema.append(pa.field("why", pa.string())))
+    loaded = loads(monkeypatch)
+    for _ in range(3):
+        assert next(log.scan("numbers", 0, 0, 1)).to_pylist() == [{"n": 1, "why": None}]
+    assert loaded == [{"only": "numbers"}]
+    other.alter("numbers", settings=Settings(retain_s=5))
+    assert log.topic("numbers").settings.retain_s == 5
+
+
+def test_a_scan_goes_on_through_records_of_a_schema_that_came_after_it_began(
+    log: EmbeddedLog, other: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwater.log.embedded.read.PAGE_CHUNKS", 1)
+    topic = Topic(log, log.create(NUMBERS))
+    topic.append([{"n": 1}])
+    scan = log.scan("numbers", 0, 0, 9)
+    seen = next(scan).to_pylist()
+    other.alter("numbers", schema=NUMBERS.schema.append(pa.field("why", pa.string())))
+    Topic(other, other.topic("numbers")).append([{"n": 2, "why": "new"}])
+    seen += next(scan).to_pylist()
+    assert seen == [{"n": 1}, {"n": 2}]
+
+
+def test_a_topic_that_another_process_made_anew_is_another_one(log: EmbeddedLog, other: EmbeddedLog) -> None:
+    spec = log.create(NUMBERS)
+    parts = Topic(log, spec).parts([{"n": 1}])
+    log.append(parts)
+    scan = log.scan("numbers", 0, 0, 9)
+    other.delete("numbers")
+    text = TopicSpec("numbers", schema_of({"text": "string"}), partitions=1)
+    Topic(other, other.create(text)).append([{"text": "a"}])
+    with pytest.raises(TopicNotFound):
+        next(scan)
+    with pytest.raises(TopicNotFound):  # never numbers among texts
+        log.append(parts)
+    assert next(log.scan("numbers", 0, 0, 9)).to_pylist() == [{"text": "a"}]
+    Topic(log, log.topic("numbers")).append([{"text": "b"}])
+    assert Topic(log, text).read()["text"].to_pylist() == ["a", "b"]
