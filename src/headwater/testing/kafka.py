@@ -16,7 +16,6 @@ import shutil
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,26 +23,16 @@ from types import TracebackType
 from typing import IO
 
 from headwater.errors import HeadwaterError
+from headwater.testing.maven import Artifact, JarsMissing, jars
 
 VERSION = "4.3.1"
-LOGGING = "1.7.36"
-"""Kafka logs through this SLF4J and brings no binding: without one it is silent, also about why it does not start."""
-FETCH_S = 600.0
 FORMAT_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.05
 TAIL_LINES = 25
 
-POM = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>headwater</groupId><artifactId>kafka-for-tests</artifactId><version>1</version><packaging>pom</packaging>
-  <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{kafka}</version></dependency>
-    <dependency><groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId><version>{logging}</version></dependency>
-  </dependencies>
-</project>
-"""
+LOGGING = "1.7.36"
+"""Kafka logs through this SLF4J and brings no binding: without one it is silent, also about why it does not start."""
 
 # What Kafka's own start script gives the JVM, so that a benchmark meets the broker that users run.
 JVM = (
@@ -263,48 +252,15 @@ def _is_member(port: int) -> bool:
     return len(answer) == 12 and struct.unpack(">iii", answer)[2] > 0
 
 
-# --- jars ---------------------------------------------------------------------------------------------
+# --- Java ---------------------------------------------------------------------------------------------
 
 
 def _jars(version: str) -> Path:
-    """The folder of Kafka's jars, fetched if need be. It has this name only when it is complete."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headwater"
-    folder = cache / f"kafka-{version}"
-    if folder.is_dir():
-        return folder
-    mvn = shutil.which("mvn")
-    if mvn is None:
-        raise BrokerFailed(
-            why="its jars are fetched with Maven, and mvn is missing", do="Install it: apt install maven"
-        )
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"kafka-{version}.part-", dir=cache) as part:
-        pom, jars = Path(part) / "pom.xml", Path(part) / "jars"
-        pom.write_text(POM.format(kafka=version, logging=LOGGING))
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        try:
-            told = subprocess.run(
-                [mvn, "--quiet", "--batch-mode", "--file", str(pom), *goal],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=FETCH_S,
-            )
-        except subprocess.TimeoutExpired:
-            raise BrokerFailed(
-                why=f"fetching the jars took more than {FETCH_S:g} s", do="Try again: Maven keeps what it has"
-            ) from None
-        if told.returncode != 0:
-            tail = "\n".join(told.stdout.splitlines()[-TAIL_LINES:])
-            why = f"Maven could not fetch Kafka {version}"
-            raise BrokerFailed(why=why, do="Check the network, and that this version exists", tail=tail)
-        try:
-            jars.rename(folder)
-        except OSError:
-            if not folder.is_dir():  # else another process was faster: its jars are the same
-                raise
-    return folder
+    wanted = [Artifact("org.apache.kafka", "kafka_2.13", version), Artifact("org.slf4j", "slf4j-simple", LOGGING)]
+    try:
+        return jars(f"kafka-{version}", wanted)
+    except JarsMissing as error:
+        raise BrokerFailed(why=error.why, do=error.do, tail=error.tail) from error
 
 
 def _java() -> str:
