@@ -83,7 +83,9 @@ class PackedReader(DataSourceStreamReader):
                 batch
                 for part in partition.ranges
                 if part.port == port
-                for batch in log.scan(read.topic, part.partition, part.start, part.end, columns=read.columns)
+                for batch in log.scan(
+                    read.topic, part.partition, part.start, part.end, columns=read.columns, metadata=read.metadata
+                )
             ]
             if not batches:
                 continue
