@@ -15,6 +15,7 @@ Only step 6 is relied upon. The others make it likely that all of it fits, also 
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterable
@@ -28,6 +29,7 @@ from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.manifest import LeftOut
 from headwater.process.checkpoint import Checkpoint
 from headwater.process.hold import holding
+from headwater.process.version import topic_of
 from headwater.serve.sqlite import copy_store, mark_in
 
 QUIET_S = 10.0
@@ -36,6 +38,8 @@ SETTLED_S = 0.5
 """A checkpoint that has been quiet for so long has no batch that was planned just before the hold."""
 LOOK_S = 0.05
 TRIES = 3
+CACHE = "cache"
+"""Of a pipeline's folder: copies of state, which Spark has too."""
 
 _Listing = dict[Path, tuple[int, int, int]]
 
@@ -57,8 +61,8 @@ class DerivedFiles:
                 hold.enter_context(holding(root / "pipelines"))
                 self._wait_for_quiet(root)
             cut()
-            for checkpoint in _checkpoints(root):
-                self._copy_checkpoint(checkpoint, part / checkpoint.relative_to(root))
+            for checkpoint in _checkpoints(root):  # with what rests beside it, such as the batches to be skipped
+                self._copy_pipeline(checkpoint.parent, part / checkpoint.parent.relative_to(root))
 
     def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
         for checkpoint in _checkpoints(log.root):
@@ -99,7 +103,7 @@ class DerivedFiles:
         found = [Checkpoint(folder) for folder in _checkpoints(root)]
         return [(checkpoint.last_planned(), checkpoint.last_done()) for checkpoint in found]
 
-    def _copy_checkpoint(self, source: Path, target: Path) -> None:
+    def _copy_pipeline(self, source: Path, target: Path) -> None:
         for _ in range(TRIES):
             before = _listing(source)
             shutil.rmtree(target, ignore_errors=True)
@@ -109,8 +113,8 @@ class DerivedFiles:
                 continue
             if _listing(source) == before:
                 return
-        shutil.rmtree(target.parent, ignore_errors=True)
-        self._leave_out_checkpoint(source, f"it changed {TRIES} times while it was copied")
+        shutil.rmtree(target, ignore_errors=True)
+        self._leave_out_checkpoint(source / "checkpoint", f"it changed {TRIES} times while it was copied")
 
     def _leave_out_checkpoint(self, checkpoint: Path, why: str) -> None:
         view = checkpoint.parents[1].name
@@ -134,12 +138,18 @@ def _view(store: Path) -> str:
     return store.stem.rpartition("@")[0]
 
 
+def _topic(store: Path) -> str:
+    """That of the version whose store it is (see `Version.tag`)."""
+    version = re.search(r"\.v(\d+)$", store.stem)
+    return topic_of(_view(store), int(version[1]) if version else 1)
+
+
 def _listing(folder: Path) -> _Listing:
     """Spark replaces files and never changes one: the same listing is the same content."""
     found = {}
     for path in folder.rglob("*"):
         try:
-            if path.is_file():
+            if path.is_file() and path.relative_to(folder).parts[0] != CACHE:
                 told = path.stat()
                 found[path.relative_to(folder)] = (told.st_ino, told.st_size, told.st_mtime_ns)
         except FileNotFoundError:
@@ -155,17 +165,17 @@ def _copy_files(source: Path, target: Path, names: Iterable[Path]) -> None:
 
 def _misfit(log: EmbeddedLog, store: Path) -> str | None:
     """Why the log cannot bring this store up to date; None if it can."""
-    view = _view(store)
+    topic = _topic(store)
     try:
         mark = mark_in(store)
-        newest = log.snapshot([view])
-        extents = log.extents(view)
+        newest = log.snapshot([topic])
+        extents = log.extents(topic)
     except HeadwaterError as error:
         return error.what
     if mark.number > newest.number or not newest.position.covers(mark.position):
         return f"it stands at {mark.position}, the log in the backup ends at {newest.position}"
     for partition, extent in extents.items():
-        here = mark.position.offset(view, partition)
+        here = mark.position.offset(topic, partition)
         if 0 < here < max(extent.start, extent.horizon):
             return f"it stands at offset {here} of partition {partition}, which has since been compacted"
     return None

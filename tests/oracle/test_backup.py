@@ -12,7 +12,6 @@ import pytest
 from headwater.derived import DerivedFiles
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.backup import backup, restore
-from headwater.process.pipeline import producer_name
 from tests.oracle.test_pipeline import House
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def test_a_restored_view_goes_on_from_its_state(
     tmp_path: Path, spark: SparkSession, until: Callable[..., None]
 ) -> None:
     log = EmbeddedLog(tmp_path / "data")
-    house = House(log, tmp_path / "data" / "pipelines", spark, until)
+    house = House(log, tmp_path / "data", spark, until)
     house.some_users(30)
     house.some_clicks(100)
     house.start()
@@ -51,9 +50,9 @@ def test_a_restored_view_goes_on_from_its_state(
     restore(tmp_path / "backup", tmp_path / "again")
 
     restored = EmbeddedLog(tmp_path / "again")
-    again = House(restored, tmp_path / "again" / "pipelines", spark, until)
+    again = House(restored, tmp_path / "again", spark, until)
     again.countries = dict(house.countries)
-    before = restored.covered(producer_name(again.pipeline.plan))
+    before = restored.covered(again.pipeline.producer)
     again.start()
     try:
         again.some_users(10)
@@ -61,7 +60,7 @@ def test_a_restored_view_goes_on_from_its_state(
         again.catch_up()
     finally:
         again.pipeline.stop()
-    after = restored.covered(producer_name(again.pipeline.plan))
+    after = restored.covered(again.pipeline.producer)
     assert before is not None
     assert after is not None
     assert after.sequence > before.sequence > 0

@@ -17,8 +17,9 @@ from headwater.log import Position, Progress, Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.backup import backup, restore
 from headwater.log.embedded.manifest import Manifest
+from headwater.log.position import AppendNumber
 from headwater.log.protocol import Snapshot
-from headwater.process.checkpoint import START, Checkpoint, to_offset
+from headwater.process.checkpoint import Checkpoint, to_offset
 from headwater.process.hold import held, holding
 from headwater.records import schema_of
 from headwater.serve.follower import Follower
@@ -28,6 +29,7 @@ from headwater.serve.store import NOTHING
 CLICKS = TopicSpec("clicks", schema_of({"n": "int64"}), partitions=1)
 DOUBLED = TopicSpec("doubled", schema_of({"n": "int64", "twice": "int64"}), key=("n",), kind="table", partitions=1)
 PLAN = "f00d"
+NOWHERE = Snapshot(AppendNumber(0), Position())
 
 
 class House:
@@ -63,8 +65,8 @@ class House:
         self.log.append(parts, producer=self.producer, sequence=batch, progress=progress)
 
     def commit(self, batch: int) -> None:  # step 6, and the state that came before it
-        self._write("state/0/0", batch + 1, START)
-        self._write("commits", batch, START)
+        self._write("state/0/0", batch + 1, NOWHERE)
+        self._write("commits", batch, NOWHERE)
 
     def batch(self) -> None:
         number = self.plan()
@@ -305,6 +307,36 @@ def test_a_backup_of_before_there_were_any_is_still_restored(house: House, tmp_p
         json.dumps({name: told[name] for name in told if name not in ("files", "left_out")} | {"format": 1})
     )
     assert restore(tmp_path / "backup", tmp_path / "again").files == {}
+
+
+def test_what_rests_beside_a_checkpoint_comes_along_but_no_cache(
+    house: House, tmp_path: Path, restored: Callable[[], House]
+) -> None:
+    house.click(1)
+    house.batch()
+    folder = house.checkpoint.folder.parent
+    (folder / "skips.json").write_text("[3]")
+    (folder / "cache").mkdir()
+    (folder / "cache" / "chunk").write_text("again from Spark's state")
+    assert house.backup(tmp_path / "backup").left_out == ()
+    again = restored().checkpoint.folder.parent
+    assert (again / "skips.json").read_text() == "[3]"
+    assert not (again / "cache").exists()
+
+
+def test_the_store_of_a_later_version_is_judged_by_that_versions_topic(house: House, tmp_path: Path) -> None:
+    later = TopicSpec("doubled.v2", DOUBLED.schema, key=DOUBLED.key, kind="table", partitions=1)
+    topic = Topic(house.log, house.log.create(later))
+    producer = house.log.begin(f"doubled@{PLAN}.v2")
+    parts = topic.parts([{"n": 1, "twice": 2, "_weight": 1}])
+    house.log.append(parts, producer=producer, sequence=0, progress=Progress(Position(), Position()))
+    store = SqliteStore(house.log.root / "stores" / f"{producer.name}.db", DOUBLED.schema, DOUBLED.key)
+    Follower(house.log, "doubled.v2", producer.name, store).step(store.mark())
+    assert store.mark() != NOTHING
+    store.close()
+    made = house.backup(tmp_path / "backup")
+    assert made.left_out == ()
+    assert f"stores/{producer.name}.db" in made.files
 
 
 def test_an_empty_file_is_a_file_too(house: House, tmp_path: Path, restored: Callable[[], House]) -> None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from headwater.cli import doctor as doctors
 from headwater.log import Topic
 from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded.tables import FORMAT
 from headwater.testing.log_contract import CLICKS, click
 
 
@@ -64,7 +65,7 @@ def test_as_json_each_line_has_its_state(log: EmbeddedLog) -> None:
     found = lines(log.root)
     assert set(found) >= {"python", "java", "sqlite", "disk", "log", "topic clicks", "garbage", "write-ahead log"}
     assert {line["state"] for about, line in found.items() if about != "disk"} == {"ok"}
-    assert found["log"]["says"].endswith("format 1")
+    assert found["log"]["says"].endswith(f"format {FORMAT}")
     assert "with page checksums" in found["sqlite"]["says"]
 
 
