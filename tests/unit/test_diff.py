@@ -91,7 +91,7 @@ def test_engines_buckets_and_revisions_have_words() -> None:
     new["plan"][2]["levels"][0][2]["operator"][1] = 7
     duckdb = old["engines"]["duckdb"]
     assert differences(old, new) == [
-        "operator 1, Aggregate: this Headwater computes it otherwise (revision 7, was 1)",
+        "operator 1, Aggregate: this Headwater computes it otherwise (revision 7, was 2)",
         "number of buckets was 4, is 8",
         f"DuckDB was {duckdb}, is 9.9",
         "hash of keys was version 1, is 2",

@@ -115,14 +115,14 @@ def test_two_that_roll_up_at_once_do_not_disturb_each_other(log: EmbeddedLog, mo
         topic.append([click(number)], partition=0)
     assert log.upkeep.roll_up("clicks", least_chunks=2) == 6
     topic.append([click(6)], partition=0)
-    real, others = rollup.load, iter([lambda: log.upkeep.roll_up("clicks", least_chunks=2)])
+    real, others = rollup._one, iter([lambda: log.upkeep.roll_up("clicks", least_chunks=2)])
 
     def load_after_another(*given: Any) -> Any:
         for roll_up in others:
             assert roll_up() == 2
         return real(*given)
 
-    monkeypatch.setattr(rollup, "load", load_after_another)
+    monkeypatch.setattr(rollup, "_one", load_after_another)
     assert log.upkeep.roll_up("clicks", least_chunks=2) == 0
     assert sorted(topic.read()["user_id"].to_pylist()) == list(range(7))
 

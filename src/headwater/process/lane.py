@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.log.spec import TopicSpec
 from headwater.process.job import Job
-from headwater.process.lineage import Declared
+from headwater.process.lineage import Declared, fingerprint_of
 from headwater.process.source import Limits
 from headwater.process.version import Version
 
@@ -60,10 +58,7 @@ class Lane(Protocol):
 def declared(lane: Lane) -> Declared:
     """As the code has it; the fingerprint changes whenever the same log could give another state or output."""
     described = lane.described()
-    counting = {name: part for name, part in described.items() if name != "sql"}
-    text = json.dumps(counting, sort_keys=True)
-    fingerprint = hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
-    return Declared(lane.name, fingerprint, described, (*lane.inputs, *lane.tables))
+    return Declared(lane.name, fingerprint_of(described), described, (*lane.inputs, *lane.tables))
 
 
 def first_version(lane: Lane) -> Version:

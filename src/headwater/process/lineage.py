@@ -22,6 +22,12 @@ class Declared:
     inputs: tuple[str, ...]
 
 
+def fingerprint_of(description: Description) -> str:
+    """Of all that is described but `sql`, which is only told: the plan counts, not how its text was laid out."""
+    counting = {name: part for name, part in description.items() if name != "sql"}
+    return hashlib.blake2b(json.dumps(counting, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
 def identified(declared: Iterable[Declared]) -> list[Declared]:
     """In the order of dependence; the fingerprint of whoever reads pipelines covers theirs.
 
