@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +124,27 @@ def test_two_that_roll_up_at_once_do_not_disturb_each_other(log: EmbeddedLog, mo
     monkeypatch.setattr(rollup, "_one", load_after_another)
     assert log.upkeep.roll_up("clicks", least_chunks=2) == 0
     assert sorted(topic.read()["user_id"].to_pylist()) == list(range(7))
+
+
+def test_a_chunk_that_got_the_number_of_one_that_is_gone_is_not_taken_for_it(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite gives numbers again: a swap of two chunks must not take away what was appended under theirs."""
+    topic = stream(log)
+    for number in range(2):
+        topic.append([click(number)], partition=0)
+
+    real, others = rollup.swap, [lambda: log.upkeep.roll_up("clicks", least_chunks=2)]
+
+    def swap_after_others(*given: Any) -> Any:
+        if others:
+            assert others.pop()() == 2  # it gets the number of the first
+            topic.append([click(2)], partition=0)  # and this that of the second
+        return real(*given)
+
+    monkeypatch.setattr(rollup, "swap", swap_after_others)
+    log.upkeep.roll_up("clicks", least_chunks=2)
+    assert topic.read()["user_id"].to_pylist() == [0, 1, 2]
 
 
 def test_small_appends_leave_no_rows_behind(log: EmbeddedLog) -> None:

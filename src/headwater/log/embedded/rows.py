@@ -91,6 +91,12 @@ class Chunk:
     time_before: int | None
     file: str | None
     has_bounds: int
+    topic: int
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Of what is listed under its id: SQLite gives the id of a chunk that is gone to another one."""
+        return self.id, self.topic, self.partition, self.start, self.end, self.append, self.crc
 
     @property
     def sparse(self) -> bool:
@@ -99,8 +105,9 @@ class Chunk:
 
 _COLUMNS = (
     'id, partition, start, "end", rows, append, last_append, schema, crc, size, appended_at, time_before, file,'
-    " bounds IS NOT NULL"
+    " bounds IS NOT NULL, topic"
 )
+_THIS = 'id = ? AND topic = ? AND partition = ? AND start = ? AND "end" = ? AND append = ? AND crc = ?'
 
 
 def select_chunks(
@@ -121,15 +128,21 @@ class Swapped(Exception):
     """A chunk is no longer listed: somebody else's upkeep was faster. Who wanted to swap it leaves it alone."""
 
 
+def is_listed(catalog: apsw.Connection, chunk: Chunk) -> bool:
+    """Whether it is so still, at its place."""
+    query = f"SELECT 1 FROM chunks WHERE {_THIS} AND file IS ?"
+    return catalog.execute(query, (*chunk.identity, chunk.file)).fetchone() is not None
+
+
 def chunk_data(catalog: apsw.Connection, chunk: Chunk) -> bytes | None:
-    row: Any = catalog.execute("SELECT data FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    row: Any = catalog.execute(f"SELECT data FROM chunks WHERE {_THIS}", chunk.identity).fetchone()
     return row[0] if row else None
 
 
 def chunk_bounds(catalog: apsw.Connection, chunk: Chunk) -> Bounds:
     if not chunk.has_bounds:
         return Bounds.of_one(chunk.append, chunk.end, chunk.appended_at)
-    row: Any = catalog.execute("SELECT bounds FROM chunks WHERE id = ?", (chunk.id,)).fetchone()
+    row: Any = catalog.execute(f"SELECT bounds FROM chunks WHERE {_THIS}", chunk.identity).fetchone()
     if row is None:
         raise Swapped
     return Bounds.decode(row[0])

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import apsw
 import pyarrow as pa
 
 from headwater.errors import Corrupt
 from headwater.log.embedded import chunks
 from headwater.log.embedded.bounds import Bounds
 from headwater.log.embedded.read import read_chunk
-from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, chunk_bounds, chunk_data
+from headwater.log.embedded.rows import Chunk, KnownTopic, Swapped, chunk_bounds, chunk_data, is_listed
 from headwater.log.embedded.upkeep.swap import NewChunk
 from headwater.log.evolution import conform
 from headwater.records import OFFSET
@@ -45,14 +44,9 @@ def slices(log: EmbeddedLog, topic: KnownTopic, chunk: Chunk) -> Iterator[pa.Tab
                 yield pa.Table.from_batches([some]).append_column(OFFSET, own)
     except Corrupt:
         with log.catalog.read() as catalog:
-            if not _listed(catalog, chunk):
+            if not is_listed(catalog, chunk):
                 raise Swapped from None
         raise
-
-
-def _listed(catalog: apsw.Connection, chunk: Chunk) -> bool:
-    query = "SELECT 1 FROM chunks WHERE id = ? AND file IS ?"
-    return catalog.execute(query, (chunk.id, chunk.file)).fetchone() is not None
 
 
 class Rewriting:

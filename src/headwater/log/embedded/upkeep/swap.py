@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from headwater.log.embedded.rows import Chunk
+from headwater.log.embedded.rows import Chunk, is_listed
 
 if TYPE_CHECKING:
     from headwater.log.embedded.log import EmbeddedLog
@@ -25,10 +25,10 @@ class NewChunk:
 
 def swap_in(catalog: apsw.Connection, old: Sequence[Chunk], new: Sequence[NewChunk], *, now: int) -> bool:
     """True if done; False if some of the old chunks are no longer listed: somebody else was faster."""
+    if not all(is_listed(catalog, chunk) for chunk in old):
+        return False
     ids = json.dumps([chunk.id for chunk in old])  # one value: there may be more than SQLite takes as parameters
     among = "id IN (SELECT value FROM json_each(?))"
-    if int(catalog.execute(f"SELECT count(*) FROM chunks WHERE {among}", (ids,)).get) != len(old):
-        return False
     catalog.execute(
         f"INSERT OR IGNORE INTO garbage SELECT file, ? FROM chunks WHERE {among} AND file IS NOT NULL", (now, ids)
     )
