@@ -53,7 +53,7 @@ def state(folder: Path, sizes: Sizes) -> dict[str, Any]:
 
 def latency(folder: Path, sizes: Sizes) -> dict[str, Any]:
     result: dict[str, Any] = {}
-    for lane in live.lanes():
+    for lane in live.LANES:
         for rate in RATES:
             name = f"{lane} lane, {rate} records/s"
             result[name] = live.latency(made(folder / f"{lane}-{rate}"), lane, rate, sizes.seconds)
@@ -84,7 +84,7 @@ def main() -> None:
     options.add_argument("--few-keys", type=int, default=20_000, help="for the peer that keeps state per key")
     options.add_argument("--seconds", type=float, default=45, help="how long latency is measured")
     options.add_argument("--memory-minutes", type=float, default=3)
-    options.add_argument("--source", default=ours.PACKED, help="the Spark source that reads our topics")
+    options.add_argument("--source", default=ours.ROWS, help="the Spark source that reads our topics")
     options.add_argument("--only", choices=PARTS, action="append", help="one part; may be said several times")
     given = options.parse_args()
     sizes = Sizes(given.rows, given.rounds, given.keys, given.few_keys, given.seconds, given.memory_minutes)

@@ -108,14 +108,20 @@ class Stopwatch:
 
     @contextmanager
     def lap(self) -> Iterator[None]:
-        start, busy, own = time.monotonic(), _busy_s(), tree_cpu_s(os.getpid())
+        start, busy, before = time.monotonic(), _busy_s(), cpu_s_below(os.getpid())
         yield
         took = time.monotonic() - start
-        self._laps.append((took, max(0.0, _busy_s() - busy - (tree_cpu_s(os.getpid()) - own)) / took))
+        # Workers that have ended meanwhile are counted among the others: an upper bound.
+        own = sum(spent - before.get(pid, 0.0) for pid, spent in cpu_s_below(os.getpid()).items())
+        self._laps.append((took, max(0.0, _busy_s() - busy - own) / took))
 
     @property
     def last_s(self) -> float:
         return self._laps[-1][0]
+
+    def add(self, seconds: float) -> None:
+        """A lap that something else has timed."""
+        self._laps.append((seconds, 0.0))
 
     def rates(self, rows: int, *, skip: int = 1) -> dict[str, Any]:
         """Rows a second without the first laps: the median counts, all are told."""
@@ -141,12 +147,12 @@ def processes_below(root: int) -> list[int]:
     return found
 
 
-def tree_cpu_s(root: int) -> float:
-    total = 0.0
+def cpu_s_below(root: int) -> dict[int, float]:
+    found = {}
     for pid in processes_below(root):
         with suppress(OSError):
-            total += _stat(pid)[1]
-    return total
+            found[pid] = _stat(pid)[1]
+    return found
 
 
 def _stat(pid: int) -> tuple[int, float]:

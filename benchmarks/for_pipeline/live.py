@@ -32,11 +32,7 @@ START_S = 300.0
 DRAIN_S = 120.0
 SAMPLE_S = 2.0
 DERIVED = "derived"
-FRAMES, KEYED = "frames", "keyed"
-
-
-def lanes() -> list[str]:
-    return [FRAMES, KEYED] if hasattr(hw.App, "stream") else [KEYED]
+LANES = FRAMES, KEYED = "frames", "keyed"
 
 
 def declare(app: hw.App, lane: str) -> None:

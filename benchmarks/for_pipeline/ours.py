@@ -7,27 +7,30 @@ of the comparison, as the peers have none.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 import headwater as hw
 from for_pipeline.children import Deadline, Stopwatch, say
 from for_pipeline.peers import run_through
 from for_pipeline.records import COLUMNS, PARTITIONS, Sizes, blocks, load_of_all
-from headwater.errors import SqlRefused
 from headwater.process.job import Job
-from headwater.process.pipeline import Pipeline, producer_name
-from headwater.process.plan import CHANGES, Plan, Read
+from headwater.process.keyed.lane import KeyedLane
+from headwater.process.keyed.latest import Latest
+from headwater.process.pipeline import Pipeline
+from headwater.process.plan import CHANGES, Level, Plan, Read
 from headwater.process.session import spark_session
+from headwater.process.source import Limits
 from headwater.process.sql.planner import plan_view
-from headwater.records import WEIGHT
+from headwater.records import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PACKED = "headwater-packed"
-COUNT_AND_LATEST = "SELECT user_id, count(*) AS n, max_by(price, at) AS price FROM clicks GROUP BY user_id"
+ROWS = "headwater-rows"
 COUNT = "SELECT user_id, count(*) AS n FROM clicks GROUP BY user_id"
 
 
@@ -45,69 +48,80 @@ def topic_to_nowhere(folder: Path, sizes: Sizes, source: str) -> dict[str, Any]:
     for block in blocks(sizes.rows):
         app.topics["clicks"].append(block)
     spark = spark_session("bench", words=folder / "spark.log")
-    frame = spark.readStream.format(source).options(**source_options(app, source, sizes, folder)).load()
-    # The packed source counts blobs, not rows.
-    rows = None if source == PACKED else sizes.rows
-    watch = run_through(frame, folder, rounds=sizes.rounds, rows=rows)
+    options = source_options(app, sizes, cores=spark.sparkContext.defaultParallelism)
+    frame = spark.readStream.format(source).options(**options).load()
+    result = run_through(frame, folder, rounds=sizes.rounds, rows=sizes.rows)
     spark.stop()
     app.close()
-    return {**watch.rates(sizes.rows), "source": source}
+    return {**result, "source": source}
 
 
-def source_options(app: hw.App, source: str, sizes: Sizes, folder: Path) -> Mapping[str, str]:
+def source_options(app: hw.App, sizes: Sizes, *, cores: int) -> Mapping[str, str]:
     """All columns of `clicks`, all that is there in one batch."""
-    if source != PACKED:
-        return {"log": app.log.url, "topic": "clicks", "maxrows": str(sizes.rows)}
-    read = Read("clicks", tuple(COLUMNS), f"SELECT *, 1::BIGINT AS {WEIGHT} FROM {CHANGES}", ("user_id",))
-    plan = Plan("nowhere", "", (read,), (), app.topics["clicks"].spec.schema, ("user_id",))
-    job = Job(plan, app.log.url, app.log.begin("nowhere"), topic="nowhere", folder=str(folder / "nowhere"))
-    return {"job": job.dump(), "maxrows": str(sizes.rows), "cores": "2"}
+    folder = app.folder / "pipelines" / "nowhere" / "1"
+    producer = app.log.begin("nowhere")
+    job = Job("nowhere", app.log.url, producer, topic="nowhere", folder=str(folder), inputs=("clicks",))
+    return {"job": job.dump(), "topic": "clicks", **Limits(rows=sizes.rows, cores=cores).options()}
 
 
 # --- state by key -------------------------------------------------------------------------------------
 
 
 def state_by_key(folder: Path, sizes: Sizes) -> dict[str, Any]:
+    """Both views at once over the same topic, as the native aggregation has both in one; then each in turn alone."""
     app = make_app(folder)
     spark = spark_session("bench", words=folder / "spark.log")
     specs = {"clicks": app.topics["clicks"].spec}
-    try:
-        plan = plan_view("by_user", COUNT_AND_LATEST, specs)
-    except SqlRefused as refusal:
-        say(f"count and latest in one view is refused ({refusal.args[0]}): only counting is measured")
-        plan = plan_view("by_user", COUNT, specs)
-    result = loads(app, spark, plan, sizes)
+    count, latest = KeyedLane(plan_view("by_user", COUNT, specs)), KeyedLane(latest_price())
+    result = {"keys": sizes.keys, **loads(app, spark, [count, latest], sizes)}
+    for lane in (count, latest):
+        alone = make_app(folder / lane.name)
+        result[f"{lane.name}_alone"] = loads(alone, spark, [lane], sizes)
+        alone.close()
     spark.stop()
     app.close()
-    return {"keys": sizes.keys, "sql": plan.sql, **result}
+    return result
 
 
-def loads(app: hw.App, spark: SparkSession, plan: Plan, sizes: Sizes) -> dict[str, Any]:
-    pipeline = Pipeline(plan, app.log, app.folder / "pipelines", max_rows=max(sizes.keys, 1_000_000))
-    pipeline.prepare()
-    pipeline.start(spark)
+def latest_price() -> Plan:
+    order = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
+    kept = pa.schema([("user_id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", pa.float64())])
+    key = ("user_id",)
+    read = Read("clicks", tuple(kept.names), f"SELECT * FROM {CHANGES}", key, metadata=True)
+    operator = Latest(pa.schema([*kept, *order]), key, time="at", by="time")
+    return Plan("newest", "", (read,), (Level(operator, None, key),), kept, key)
+
+
+def loads(app: hw.App, spark: SparkSession, lanes: Sequence[KeyedLane], sizes: Sizes) -> dict[str, Any]:
+    limits = Limits(rows=max(sizes.keys, 1_000_000))
+    pipelines = [Pipeline(lane, app.log, app.folder / "pipelines", limits=limits) for lane in lanes]
     topic = app.topics["clicks"]
-
-    def through(position: hw.Position) -> None:
-        deadline = Deadline("a load of all keys")
-        while True:
-            done = app.log.covered(producer_name(plan))
-            if done is not None and done.progress.end.covers(position.only(["clicks"])):
-                return
-            failure = pipeline.failure()
-            if failure is not None:
-                raise failure
-            time.sleep(min(0.005, deadline.left()))
-
     try:
+        for pipeline in pipelines:
+            pipeline.prepare()
+            pipeline.start(spark)
         # Users that are not among the keys: JVM and workers are warm, the keys' state is still empty.
-        through(topic.append(load_of_all(min(2_000, sizes.keys), 0, shift=-sizes.keys)))
+        through(app, pipelines, topic.append(load_of_all(min(2_000, sizes.keys), 0, shift=-sizes.keys)))
         watch = Stopwatch()
         for number in range(sizes.rounds + 1):
             load = load_of_all(sizes.keys, number)
             with watch.lap():
-                through(topic.append(load))
+                through(app, pipelines, topic.append(load))
             say(f"  load {number}: {sizes.keys / watch.last_s:,.0f} rows/s")
     finally:
-        pipeline.stop()
+        for pipeline in pipelines:
+            pipeline.stop()
     return {"new_keys_rows_per_s": watch.first_rate(sizes.keys), **watch.rates(sizes.keys)}
+
+
+def through(app: hw.App, pipelines: Sequence[Pipeline], position: hw.Position) -> None:
+    deadline = Deadline("a load of all keys")
+    for pipeline in pipelines:
+        while True:
+            done = app.log.covered(pipeline.producer)
+            if done is not None and done.progress.end.covers(position.only(["clicks"])):
+                break
+            failure = pipeline.failure()
+            if failure is not None:
+                raise failure
+            time.sleep(min(0.005, deadline.left()))

@@ -10,20 +10,17 @@ output are durable topics.
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from for_pipeline.children import STAGE_S, Deadline, Stopwatch, say
-from for_pipeline.records import DDL, PARTITIONS, Sizes, blocks, load_of_all
+from for_pipeline.children import STAGE_S, Stopwatch, say
+from for_pipeline.records import DDL, Sizes, blocks, load_of_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,29 +70,29 @@ def peer_session(**settings: str) -> SparkSession:
     return builder.getOrCreate()
 
 
-def run_through(frame: DataFrame, checkpoints: Path, *, rounds: int, rows: int | None) -> Stopwatch:
-    """Runs over all that is there, in one batch, to nowhere: each from the start of a query to its end, one to warm up.
+def run_through(frame: DataFrame, checkpoints: Path, *, rounds: int, rows: int) -> dict[str, Any]:
+    """Runs over all that is there, in one batch, to nowhere; the first one warms up.
 
-    `rows` is how many the source must count in each.
+    A run is from the start of a query to its end: with what it costs to start one. The batch alone is told beside it.
     """
-    watch = Stopwatch()
+    runs, batches = Stopwatch(), Stopwatch()
     for number in range(rounds + 1):
         checkpoint = str(checkpoints / f"checkpoint-{number}")
         writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        with watch.lap():
+        with runs.lap():
             query = writer.start()
             if not query.awaitTermination(int(STAGE_S)):
                 query.stop()
                 raise TimeoutError(f"a query to nowhere: not through after {STAGE_S:g} s")
-        seen = sum(progress["numInputRows"] for progress in query.recentProgress)
-        assert rows in (None, seen), f"{seen:,} of {rows:,} rows were read"
-        say(f"  run {number}: {watch.last_s:.2f} s")
-    return watch
+        progress = [each for each in query.recentProgress if each["numInputRows"]]
+        seen = sum(each["numInputRows"] for each in progress)
+        assert seen == rows, f"{seen:,} of {rows:,} rows were read"
+        batches.add(sum(each["durationMs"]["triggerExecution"] for each in progress) / 1000)
+        say(f"  run {number}: {runs.last_s:.2f} s, of it the batch {batches.last_s:.2f} s: {progress[0]['durationMs']}")
+    return {**runs.rates(rows), "batch_rows_per_s": batches.rates(rows)["rows_per_s"]}
 
 
 # --- Kafka --------------------------------------------------------------------------------------------
-
-to_json = json.JSONEncoder(separators=(",", ":"), default=datetime.isoformat).encode
 
 
 def kafka_to_nowhere(folder: Path, sizes: Sizes) -> dict[str, Any]:
@@ -113,12 +110,12 @@ def kafka_to_nowhere(folder: Path, sizes: Sizes) -> dict[str, Any]:
             .option("startingOffsets", "earliest")
             .load()
         )
-        watch = run_through(typed(records), folder / "typed", rounds=sizes.rounds, rows=sizes.rows)
+        result = run_through(typed(records), folder / "typed", rounds=sizes.rounds, rows=sizes.rows)
         undecoded = run_through(records.select("value"), folder / "undecoded", rounds=1, rows=sizes.rows)
         spark.stop()
     return {
-        **watch.rates(sizes.rows),
-        "undecoded_rows_per_s": undecoded.rates(sizes.rows)["rows_per_s"],
+        **result,
+        "undecoded_rows_per_s": undecoded["rows_per_s"],
         "version": f"Spark {SPARK}, Kafka {broker.version}",
     }
 
@@ -130,29 +127,11 @@ def typed(records: DataFrame) -> DataFrame:
 
 
 def produce(bootstrap: str, topic: str, rows: int) -> None:
-    from confluent_kafka import Producer
-    from confluent_kafka.admin import AdminClient, NewTopic
+    import kafka_peer  # as the benchmark of the log does it
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(60)
-    settings: dict[str, Any] = {"acks": "all", "compression.type": "lz4", "linger.ms": 50, "batch.size": 1_000_000}
-    limits: dict[str, Any] = {"batch.num.messages": 100_000, "queue.buffering.max.messages": 1_000_000}
-    producer = Producer({"bootstrap.servers": bootstrap, **settings, **limits})
-    deadline = Deadline(f"producing to {topic}")
-    supply = messages(blocks(rows))
-    while batch := list(itertools.islice(supply, 10_000)):
-        while producer.produce_batch(topic, batch) < len(batch):  # its queue is full; what did not fit is marked
-            batch = [message for message in batch if message.pop("_error", None)]
-            producer.poll(min(0.05, deadline.left()))
-        deadline.left()
-    if producer.flush(deadline.left()) > 0:
-        raise TimeoutError(f"producing to {topic}: not all was acknowledged")
-
-
-def messages(tables: Iterable[pa.Table]) -> Iterator[dict[str, Any]]:
-    for table in tables:
-        for row in table.to_pylist():
-            yield {"key": str(row["user_id"]).encode(), "value": to_json(row).encode()}
+    rows_of = (row for block in blocks(rows) for row in block.to_pylist())
+    made = kafka_peer.make_topic(bootstrap, topic)
+    kafka_peer.send_all(kafka_peer.bulk_producer(bootstrap), made, map(kafka_peer.to_message, rows_of))
 
 
 # --- state --------------------------------------------------------------------------------------------

@@ -158,3 +158,16 @@ def test_a_job_carries_functions_of_a_module_that_the_worker_cannot_import(modul
     done = subprocess.run([sys.executable, "-c", worker], input=job.dump(), capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.split() == ["121", mark(job.plan)]
+    assert done.stdout.split() == ["121", job.plan.fingerprint()]
+
+
+def test_a_module_that_is_imported_under_two_names_travels(
+    module: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As the main module is, once `multiprocessing` is imported."""
+    users = module("def reduce(state, row):\n    return {'n': state['n'] + 1}\n")
+    monkeypatch.setitem(sys.modules, "another_name_of_it", users)
+    job = Job(
+        "v", "file:x", Producer("v", Epoch(1)), topic="v", folder=str(tmp_path), inputs=(), plan=plan(users.reduce)
+    )
+    assert Job.load(job.dump()).name == "v"

@@ -94,9 +94,10 @@ def dumped(carrier: object) -> bytes:
     modules that lie beside it.
     """
     cloudpickle: Any = importlib.import_module("pyspark.cloudpickle")  # it has no types
-    own = [module for module in list(sys.modules.values()) if _is_users(module)]
+    # By name, because one module may be there twice: a process of multiprocessing has its main module as two names.
+    own = {module.__name__: module for module in list(sys.modules.values()) if _is_users(module)}
     known = set(cloudpickle.list_registry_pickle_by_value())
-    mine = [module for module in own if module.__name__ not in known]
+    mine = [module for name, module in own.items() if name not in known]
     for module in mine:
         cloudpickle.register_pickle_by_value(module)
     try:
