@@ -38,7 +38,7 @@ check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	HEADWATER_FAULT_STEP=9 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+	HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
 
 # Long campaigns: a fault and a power cut at every single act, 200 killed writers, many more examples.
 prove: setup system

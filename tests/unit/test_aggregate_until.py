@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from headwater.process.keyed.aggregate import Aggregate
 from headwater.process.keyed.memory import MemoryState
@@ -44,6 +45,7 @@ def test_a_window_past_its_retention_is_dropped_and_its_row_stays_in_the_view() 
     assert said(operator.step(state, {0: clicks((200, "/a", 9))}, 150)) == [(200, "/a", 1, 1, -1), (200, "/a", 2, 2, 1)]
 
 
+@pytest.mark.slow
 def test_state_does_not_grow_with_the_number_of_windows_that_are_past() -> None:
     operator = Aggregate(INPUT, ("end", "page"), (), (("d", "user"),), until="end", retain=5)
     state = MemoryState()
