@@ -133,3 +133,19 @@ def test_a_rebuild_from_what_is_left_counts_what_is_left(shop: Shop) -> None:
         assert served(app) != expected(app, NEW)
         app.rebuild("counts", from_retained=True, switch=True)
         assert served(app) == expected(app, NEW)
+
+
+def test_two_apps_on_one_log_do_not_disturb_each_other(shop: Shop) -> None:
+    with shop.code(OLD) as app, hw.App("office", log=f"file:{shop.folder}") as office:
+        office.topic("clicks", {"user_id": "int64", "page": "string"}, key="user_id")
+        office.view("by_user", sql=NEW)
+        shop.some_clicks(app, 50)
+        shop.run(app)
+        office.run(until="caught-up")
+        shop.some_clicks(app, 30)
+        shop.run(app)
+        office.run(until="caught-up")
+        assert served(app) == expected(app, OLD)
+        found = sorted(tuple(row.values()) for row in office.views["by_user"].read().to_pylist())
+        assert found == expected(app, NEW)
+        assert [change.kind for change in (*app.diff(), *office.diff())] == ["unchanged", "unchanged"]

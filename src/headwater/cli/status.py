@@ -54,7 +54,8 @@ class StatusLine:
             for new, old in ((status.rows_in, before.rows_in), (status.rows_out, before.rows_out))
         ]
         took = f", batch {status.batch_s:.1f} s" if status.batch_s is not None else ""
-        return f"{status.name} {rates[0]}/s in, {rates[1]}/s out, lag {_short(status.lag)}{took}"
+        late = f", {_short(status.late)} late" if status.late else ""
+        return f"{status.name} {rates[0]}/s in, {rates[1]}/s out, lag {_short(status.lag)}{late}{took}"
 
 
 def _short(number: float) -> str:

@@ -41,6 +41,8 @@ class Status:
     name: str
     rows_in: int
     rows_out: int
+    late: int
+    """Of those that came in, how many were too late and went aside."""
     lag: int
     batch: int | None
     batch_s: float | None
@@ -174,10 +176,12 @@ class Pipeline:
         done = covered.progress.end if covered else Position()
         newest = self._log.snapshot(self.lane.inputs).position
         told = self._query.lastProgress if self._query is not None else None
+        late = [f"{self.topic}.late"] if self.lane.lateness else []
         return Status(
             name=self.name,
             rows_in=_total(done),
             rows_out=_total(self._log.snapshot([self.topic]).position),
+            late=_total(self._log.snapshot(late).position),
             lag=_total(newest) - _total(done),
             batch=covered.sequence if covered else None,
             batch_s=told["durationMs"].get("triggerExecution", 0) / 1000 if told else None,
