@@ -62,7 +62,10 @@ def _settings(app: str) -> dict[str, str]:
         # As many as there are cores, so long as buckets come out even: see `bucket_labels`.
         "spark.sql.shuffle.partitions": str(max(n for n in range(1, BUCKETS + 1) if BUCKETS % n == 0 and n <= cores)),
         "spark.sql.session.timeZone": "UTC",
+        # Hadoop starts a process for the mode of every file it makes; this way a batch makes half as many.
+        "spark.sql.streaming.checkpointFileManagerClass": _FILES,
         "spark.python.worker.reuse": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.daemon.module": "headwater.process.daemon",
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
@@ -70,6 +73,7 @@ def _settings(app: str) -> dict[str, str]:
     }
 
 
+_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 

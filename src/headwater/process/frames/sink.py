@@ -22,6 +22,7 @@ from headwater.log.spec import TopicSpec
 from headwater.log.topic import Topic
 from headwater.process.frames.attempt import ERROR, RECORD
 from headwater.process.job import Job
+from headwater.process.settled import settle
 from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
 from headwater.records import to_batch
@@ -118,6 +119,7 @@ class RowsSink(DataSource):
         return "headwater-log"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> RowsStreamWriter:
+        settle()
         return RowsStreamWriter(Job.load(self.options["job"]))
 
     def writer(self, schema: Any, overwrite: bool) -> RowsWriter:

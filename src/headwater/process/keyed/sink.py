@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import DEAD as DEAD_LETTERS
 from headwater.process.keyed.packing import unpack
+from headwater.process.settled import settle
 from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
 
@@ -52,4 +53,5 @@ class BlobSink(DataSource):
         return "bucket int, port int, data binary"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> BlobWriter:
+        settle()
         return BlobWriter(Job.load(self.options["job"]))
