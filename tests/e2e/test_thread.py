@@ -48,6 +48,8 @@ class Writers(threading.Thread):
         self._shop, self._chance = shop, random.Random(seed)
         self.failure: BaseException | None = None
         self.written = 0
+        self.kills = 0
+        """How many there were: after each there is more to come, however fast the app is."""
         self.hurry = threading.Event()
 
     def run(self) -> None:
@@ -70,6 +72,8 @@ class Writers(threading.Thread):
             self._shop.post(path, rows[batch:], give_up_at=give_up_at)
             self.written = number + 2 * batch
             self.hurry.wait(0.5)  # spread over the kills, then as fast as it goes
+            while self.written > RECORDS * (self.kills + 1) / (KILLS + 1) and not self.hurry.wait(0.1):
+                assert time.monotonic() < give_up_at
         log.close()
 
     def _user_changes(self, countries: dict[int, str]) -> list[dict[str, Any]]:
@@ -101,6 +105,7 @@ def test_killed_again_and_again_nothing_is_lost_and_nothing_counts_twice(
             time.sleep(chance.uniform(0, 4))  # the random moment, not a wait for anything
             covered = shop.position() or covered
             shop.kill(whole_group=kill % 2 == 0)
+            writers.kills += 1
             shop.start()
         writers.hurry.set()
         writers.join(300)
