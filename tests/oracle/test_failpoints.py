@@ -86,7 +86,7 @@ class House:
         rows = Topic(self.app.log, self.app.log.topic(name)).read()  # noqa: F841
         if name == "named":
             return sorted(duckdb.sql("SELECT user_id, name, price FROM rows").fetchall())
-        columns = "user_id, total, n" if name == "spent" else "user_id, at, price"
+        columns = "user_id, total, n" if name == "spent" else 'user_id, "at", price'
         summed = duckdb.sql(f"SELECT {columns}, sum(_weight) AS w FROM rows GROUP BY ALL HAVING w <> 0").fetchall()
         assert all(row[-1] == 1 for row in summed), "a row was taken away that was never there"
         return sorted(row[:-1] for row in summed)
@@ -97,8 +97,8 @@ class House:
         if name == "named":
             answer = "SELECT user_id, 'user ' || user_id, price FROM buys"
         elif name == "newest":
-            newest = "row_number() OVER (PARTITION BY user_id ORDER BY at DESC, _partition DESC, _offset DESC) = 1"
-            answer = f"SELECT user_id, at, price FROM buys QUALIFY {newest}"
+            newest = 'row_number() OVER (PARTITION BY user_id ORDER BY "at" DESC, _partition DESC, _offset DESC) = 1'
+            answer = f'SELECT user_id, "at", price FROM buys QUALIFY {newest}'
         else:  # floats, one after the other in the order of the log
             totals: dict[int, list[Any]] = {}
             for row in sorted(buys.to_pylist(), key=lambda row: (row["_partition"], row["_offset"])):
