@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 from headwater.app import App
 from headwater.cli.output import Json, write_rows
 from headwater.cli.run import load_app
+from headwater.cli.status import StatusLine
 from headwater.errors import UsageError, ViewNotFound
 from headwater.log import Position
 from headwater.process.version import Version, first_versions
@@ -88,7 +88,7 @@ def rebuild(
             from_retained=from_retained,
             switch=switch,
             master=master,
-            say=lambda text: print(f"{loaded.name}: {text}", file=sys.stderr, flush=True),  # noqa: T201
+            say=StatusLine(loaded.name).say,
         )
         write_rows([_told(loaded, each) for each in built], as_json=as_json)
 

@@ -45,6 +45,11 @@ class Position:
         wanted = set(topics)
         return Position(tuple(part for part in self.ends if part[0] in wanted))
 
+    @property
+    def total(self) -> int:
+        """All offsets together: how many records it has behind it, also those that upkeep removed."""
+        return sum(offset for _, by in self.ends for _, offset in by)
+
     def covers(self, other: Position) -> bool:
         mine = self.as_dict()
         return all(mine.get(topic, {}).get(p, 0) >= offset for topic, by in other.ends for p, offset in by)

@@ -63,7 +63,7 @@ class Checkpoint:
         for source in sources:
             for topic in source.position.topics:
                 own = source.position.only([topic])
-                ends[topic] = min(ends.get(topic, own), own, key=_total)
+                ends[topic] = min(ends.get(topic, own), own, key=lambda position: position.total)
         position = Position.of({topic: own.as_dict()[topic] for topic, own in ends.items()})
         return Snapshot(number, position)
 
@@ -111,7 +111,3 @@ class Checkpoint:
             there = log.snapshot([name for name in end.topics if name in known]).position
             if not there.covers(end):
                 raise lost(f"batch {planned} reads up to {end}, the log ends at {str(there) or 'nothing'}")
-
-
-def _total(position: Position) -> int:
-    return sum(offset for _, by in position.ends for _, offset in by)

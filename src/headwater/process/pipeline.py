@@ -179,10 +179,10 @@ class Pipeline:
         late = [f"{self.topic}.late"] if self.lane.lateness else []
         return Status(
             name=self.name,
-            rows_in=_total(done),
-            rows_out=_total(self._log.snapshot([self.topic]).position),
-            late=_total(self._log.snapshot(late).position),
-            lag=_total(newest) - _total(done),
+            rows_in=done.total,
+            rows_out=self._log.snapshot([self.topic]).position.total,
+            late=self._log.snapshot(late).position.total,
+            lag=newest.total - done.total,
             batch=covered.sequence if covered else None,
             batch_s=told["durationMs"].get("triggerExecution", 0) / 1000 if told else None,
         )
@@ -251,12 +251,10 @@ class Pipeline:
         progress = checkpoint.progress(planned)
         skips = [*self.skips(), progress]
         listed = [[str(skip.start), str(skip.end)] for skip in dict.fromkeys(skips)]
-        (self.folder / SKIPS).write_text(json.dumps(listed))
+        part = self.folder / f"{SKIPS}.part"
+        part.write_text(json.dumps(listed))
+        part.replace(self.folder / SKIPS)  # whole or not at all
         return progress
-
-
-def _total(position: Position) -> int:
-    return sum(offset for _, by in position.ends for _, offset in by)
 
 
 def _cause(told: str) -> str:

@@ -57,8 +57,8 @@ class Build:
         there = [topic for topic in version.inputs.values() if topic in self._starts or self._is_there(topic)]
         goal = self._goals.get(version.name) or self._log.snapshot(there).position
         start = Position.of({topic: self._starts.get(topic, {}) for topic in there})
-        whole = _count(goal, there) - _count(start, there)
-        done = max(0, _covered(self._covers(version), goal) - _count(start, there))
+        whole = goal.only(there).total - start.only(there).total
+        done = max(0, _covered(self._covers(version), goal) - start.only(there).total)
         return min(99, 100 * done // whole) if whole > 0 else 0
 
     def _inputs_done(self, version: Version) -> bool:
@@ -74,10 +74,6 @@ class Build:
 
 def _start(log: Log, topic: str) -> dict[int, int]:
     return {partition: extent.start for partition, extent in log.extents(topic).items()}
-
-
-def _count(position: Position, topics: Iterable[str]) -> int:
-    return sum(offset for _, by in position.only(topics).ends for _, offset in by)
 
 
 def _covered(covers: Position, goal: Position) -> int:

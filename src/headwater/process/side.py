@@ -20,13 +20,13 @@ import pyarrow.compute as pc
 from headwater.log.protocol import Log, Part, Progress
 from headwater.log.spec import TopicSpec
 from headwater.process.job import Job
+from headwater.process.keyed.deadletters import SCHEMA as DEAD
 from headwater.process.lateness import beyond, event_times, running, threshold
 from headwater.process.source import Range
 from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP
 
 _ADDRESS = [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())]
 LATE = pa.schema([*_ADDRESS, ("time", TIMESTAMP), ("late_us", pa.int64()), ("record", pa.string())])
-DEAD = pa.schema([*_ADDRESS, ("error", pa.string()), ("record", pa.string())])
 
 
 def late_topic(job: Job) -> TopicSpec:

@@ -263,7 +263,7 @@ class EmbeddedLog:
                 return Position.of({name: ends_at(catalog, each, number) for name, each in known.items()})
 
             def rows(number: int) -> int:
-                return _count(at(number)) - _count(after.position)
+                return at(number).total - after.position.total
 
             end = newest
             if rows(newest) > max_rows:
@@ -320,10 +320,6 @@ class EmbeddedLog:
                 if time.monotonic() >= deadline:
                     return AppendNumber(newest)
                 time.sleep(POLL_S)
-
-
-def _count(position: Position) -> int:
-    return sum(offset for _, by in position.ends for _, offset in by)
 
 
 def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:

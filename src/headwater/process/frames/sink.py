@@ -22,8 +22,8 @@ from headwater.log.spec import TopicSpec
 from headwater.log.topic import Topic
 from headwater.process.frames.attempt import ERROR, RECORD
 from headwater.process.job import Job
+from headwater.process.keyed.deadletters import SCHEMA as DEAD
 from headwater.process.settled import settle
-from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
 from headwater.records import to_batch
 
@@ -75,11 +75,12 @@ def _apart(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None
     bad = batch.filter(failed)
     if bad.num_rows == 0:
         return good, None
-    rows = bad.num_rows
-    nothing = [pa.nulls(rows, DEAD.field(name).type) for name in ("topic", "partition", "offset")]
-    return good, pa.RecordBatch.from_arrays(
-        [*nothing, *(bad.column(name).cast(pa.string()) for name in (ERROR, RECORD))], schema=DEAD
-    )
+    told = {"record": bad.column(RECORD), "error": bad.column(ERROR)}
+    columns = [
+        told[field.name].cast(field.type) if field.name in told else pa.nulls(bad.num_rows, field.type)
+        for field in DEAD
+    ]
+    return good, pa.RecordBatch.from_arrays(columns, schema=DEAD)
 
 
 class RowsStreamWriter(DataSourceStreamArrowWriter):

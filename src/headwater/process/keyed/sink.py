@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import DEAD as DEAD_LETTERS
+from headwater.process.keyed.deadletters import SCHEMA as DEAD
 from headwater.process.keyed.packing import unpack
 from headwater.process.settled import settle
-from headwater.process.side import DEAD
 from headwater.process.sink import Staged, append_batch, parts_of
 
 
