@@ -88,6 +88,7 @@ class Shop:
 
     def position(self) -> str:
         """What the view covers, or nothing while the server is not there."""
+        assert self.process.poll() is None, f"the app ended:\n{self.words.read_text()[-6000:]}"
         try:
             return str(self.get("/views/by_page", limit="1")["position"])
         except OSError:

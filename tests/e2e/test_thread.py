@@ -32,6 +32,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     made = Shop(tmp_path / "data")
     yield made
     made.end_group()
+    print(made.words.read_text()[-6000:])  # noqa: T201  (shown if the test fails)
 
 
 def click(number: int, chance: random.Random) -> dict[str, Any]:
@@ -57,6 +58,12 @@ class Writers(threading.Thread):
             self._write()
         except BaseException as error:  # noqa: BLE001  (handed to the test's own thread)
             self.failure = error
+
+    def went_on(self) -> bool:
+        """True; raises what stopped the writers, without whom nothing more would come."""
+        if self.failure is not None:
+            raise self.failure
+        return True
 
     def _write(self) -> None:
         log = hw.open(f"file:{self._shop.folder}")
@@ -101,7 +108,11 @@ def test_killed_again_and_again_nothing_is_lost_and_nothing_counts_twice(
         covered = ""
         for kill in range(KILLS):
             if kill > 0:  # the first kill comes somewhere during the start, the others between and inside of batches
-                until(lambda known=covered: shop.position() not in ("", known), within_s=120, what="a batch")
+                until(
+                    lambda known=covered: writers.went_on() and shop.position() not in ("", known),
+                    within_s=180,
+                    what="a batch",
+                )
             time.sleep(chance.uniform(0, 4))  # the random moment, not a wait for anything
             covered = shop.position() or covered
             shop.kill(whole_group=kill % 2 == 0)
