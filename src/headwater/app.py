@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -90,14 +91,24 @@ class App:
         return topic
 
     def view(
-        self, name: str, *, sql: str, key: Key = None, max_rows: int | None = None, max_bytes: int | None = None
+        self,
+        name: str,
+        *,
+        sql: str | Path,
+        key: Key = None,
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
     ) -> View:
-        """A view: the answer to `sql` over this app's topics, kept up to date while the app runs."""
+        """A view: the answer to `sql` over this app's topics, streams and views, kept up to date while the app runs.
+
+        `sql` is a query, or the path of a file with one. `key` are columns that no two rows agree in; without, they are
+        what the query groups by, and if that is not selected the view is a bag of rows, which `get` cannot ask for.
+        """
         self._new(name, "view")
         from headwater.process.keyed.lane import KeyedLane
         from headwater.process.sql.planner import plan_view
 
-        plan = plan_view(name, sql, {topic.name: topic.spec for topic in self._topics.values()}, key=_names(key))
+        plan = plan_view(name, self._text(name, sql), self._inputs(), key=_names(key))
         return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
 
     def latest(
@@ -250,6 +261,25 @@ class App:
 
         limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
         self._running.derived[lane.name] = Derived(lane, view, start, limits)
+
+    def _text(self, name: str, sql: str | Path) -> str:
+        """A query as it is, or read from its file."""
+        if isinstance(sql, str) and not (sql.endswith(".sql") and "\n" not in sql and " " not in sql.strip()):
+            return sql
+        try:
+            return Path(sql).read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(what=f"the SQL of view {name!r}: {sql}: {error}", do="Name a file of text") from None
+
+    def _inputs(self) -> dict[str, TopicSpec]:
+        """What a query can read: everything that is declared so far and says its columns."""
+        found = {name: topic.spec for name, topic in self._topics.items()}
+        for name in self._running.derived:
+            with suppress(UsageError):
+                spec = self._known(name)
+                if spec is not None:
+                    found[name] = spec
+        return found
 
     def _known(self, name: str) -> TopicSpec | None:
         """The topic of that name, if it is declared, here or by an earlier run."""
