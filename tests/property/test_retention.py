@@ -184,7 +184,7 @@ def test_when_time_goes_on_without_records_all_leave_and_nothing_is_left_behind(
     assert shown(tested) == {}
     for bucket in range(2):
         state = tested.state(0, bucket)
-        assert state.arrangements["expiry"].manifest.size.rows == 0, "no key is waited for"
+        assert state.arrangements["0 expiry"].manifest.size.rows == 0, "no key is waited for"
 
 
 def test_the_work_of_an_expiry_goes_with_what_expires_not_with_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

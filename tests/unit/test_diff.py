@@ -51,8 +51,8 @@ def test_a_new_input_and_operator_are_named() -> None:
     assert told(TWO, ONE) == [
         "input 'clicks' no longer reads user_id",
         "topic 'users' is no longer an input",
-        "operator 1 was Join(c.user_id), is Aggregate(page)",
-        "operator 2, Aggregate(page), is gone",
+        "operator 1 was Join(c.user_id), is Aggregate(clicks.page)",
+        "operator 2, Aggregate(c.page), is gone",
     ]
 
 

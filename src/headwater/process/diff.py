@@ -263,8 +263,9 @@ def _trimmed(text: str) -> str:
     for place, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if depth < 0:
-            return text[:place].strip()
-    return text.strip()
+            text = text[:place]
+            break
+    return text.strip().replace('"', "")
 
 
 def _operator(level: Any) -> str:

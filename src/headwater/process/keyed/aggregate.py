@@ -99,6 +99,9 @@ class Aggregate:
     def _now(self, partial: list[pa.Table], old: pa.Table) -> pa.Table:
         """The row of each touched group as it will be: what it was, and all that came or went."""
         names = ["old", *(f"partial{place}" for place in range(len(partial)))]
+        # Of a group that is gone only the version counts: it is still there to be outlived.
+        parts = [f"FROM old WHERE NOT {GONE}", f"SELECT {duck.columns([*self.keys, _VERSION])} FROM old WHERE {GONE}"]
+        parts += [f"FROM {name}" for name in names[1:]]
         numbers = "".join(f", {_combined(how, name, self._kind(name))}" for name, how in self._numbers)
         zero = " AND ".join(f"{duck.quoted(name)} = 0" for name, how in self._numbers if how == "sum")
         gone = f"{WEIGHT} = 0{' AND ' + zero if zero else ''}" if self.keys else "false"
@@ -107,7 +110,7 @@ class Aggregate:
         rows = duck.run(
             f"SELECT *, {gone} AS {GONE} FROM (SELECT {keys}coalesce(sum({WEIGHT}), 0)::BIGINT AS {WEIGHT}{numbers}, "
             f"coalesce(max({_VERSION}), 0) + 1 AS {_VERSION} FROM ("
-            + " UNION ALL BY NAME ".join(f"FROM {name}" for name in names)
+            + " UNION ALL BY NAME ".join(parts)
             + f") {grouped})",
             **dict(zip(names, [old, *partial], strict=True)),
         )

@@ -93,7 +93,7 @@ class Numbers:
         if asked.node.expressions or (asked.distinct and len(counted.expressions) != 1):
             return False
         if counted is None or isinstance(counted, exp.Star | exp.Literal):
-            self.made[asked.name] = ROWS if asked.condition is None else duck.quoted(self._counter(condition))
+            self.made[asked.name] = duck.quoted(ROWS) if asked.condition is None else duck.quoted(self._counter(condition))
         elif asked.distinct:
             assert asked.argument is not None
             named = self.values.setdefault(asked.argument, [])
@@ -101,7 +101,7 @@ class Numbers:
             if known is None:
                 known = f"d{sum(map(len, self.values.values()))}"
                 named.append((known, condition))
-            self.made[asked.name] = known
+            self.made[asked.name] = duck.quoted(known)
         else:
             self.made[asked.name] = duck.quoted(self._counter(f"{condition} AND ({asked.argument}) IS NOT NULL"))
         return True

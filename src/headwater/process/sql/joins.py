@@ -153,6 +153,9 @@ def as_of(
     pairs = [f"l.{duck.quoted(a)} = r.{duck.quoted(b)}" for a, b in zip(left_key, right_key, strict=True)]
     on = " AND ".join([*pairs, f"{later[0]} {later[1]} {later[2]}"])
     method = "ASOF LEFT JOIN" if outer else "ASOF JOIN"
-    lazy = Lazy(((left, left_key), (right, right_key)), f"SELECT {duck.columns(output)} FROM in0 AS l {method} in1 AS r ON {on}")
+    tied = ", ".join([*map(duck.quoted, right_key), later[2]])
+    first = f"(FROM in1 QUALIFY row_number() OVER (PARTITION BY {tied} ORDER BY {duck.columns(sorted(right.columns))}) = 1)"
+    sql = f"SELECT {duck.columns(output)} FROM in0 AS l {method} {first} AS r ON {on}"
+    lazy = Lazy(((left, left_key), (right, right_key)), sql)
     unique = left.unique
     return Rel(tuple(output), (Part(lazy, "FROM changes"),), False, spread=left_key, unique=unique)

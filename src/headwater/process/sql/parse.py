@@ -12,6 +12,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import OptimizeError, ParseError, TokenError
+from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 
 from headwater.errors import SqlRefused
@@ -44,13 +45,15 @@ class Source:
 
 def parse(view: str, sql: str, inputs: Mapping[str, Source]) -> exp.Query:
     """One query over known inputs."""
+    from headwater.process.sql import valid_then, windows
     from headwater.process.sql.settling import settled
-    from headwater.process.sql.windows import written_out
 
     query = _statement(view, sql)
     for node in query.walk():
         _refuse_construct(view, node)
-    written_out(view, query)
+    windows.written_out(view, query)
+    valid_then.written_out(view, query, inputs)
+    inputs = {**inputs, **{valid_then.HISTORY + name: source for name, source in inputs.items()}}
     _check_tables(view, query, inputs)
     return settled(view, resolved(view, query, inputs))
 
@@ -61,10 +64,11 @@ def resolved(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> exp.Q
     }
     try:
         qualified = qualify(query, schema=types, dialect=DIALECT, quote_identifiers=False)
+        assert isinstance(qualified, exp.Query)
+        return pushdown_projections(qualified)
     except OptimizeError as error:
-        raise SqlRefused(view=view, construct=str(error), do=_columns_of(query, inputs)) from None
-    assert isinstance(qualified, exp.Query)
-    return qualified
+        why = str(error).split(": SELECT")[0]
+        raise SqlRefused(view=view, construct=why, do=_columns_of(query, inputs)) from None
 
 
 def _statement(view: str, sql: str) -> exp.Query:
@@ -109,7 +113,8 @@ def _refuse_construct(view: str, node: exp.Expr) -> None:
         refuse(view, node, "WITH RECURSIVE cannot be maintained", do="Unroll it to the depth that you need")
     name = function_name(node)
     if name in UNSTABLE:
-        refuse(view, node, f"{name}() gives another answer every time", do="Use a column of the record")
+        told = {"rand": "random"}.get(name, name)
+        refuse(view, node, f"{told}() gives another answer every time", do="Use a column of the record")
 
 
 def function_name(node: exp.Expr) -> str:
@@ -124,7 +129,7 @@ def _check_tables(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> 
         if not isinstance(table.this, exp.Identifier):
             refuse(view, table, "a table function", do="Read a topic by its name, or TUMBLE, HOP or SESSION of one")
         if table.name not in inputs and table.name not in named:
-            refuse(view, table, f"there is no topic {table.name!r}", do=f"Topics here: {', '.join(inputs)}")
+            refuse(view, table, f"there is no topic {table.name!r}", do=f"Topics here: {', '.join(name for name in inputs if ' ' not in name)}")
 
 
 def _columns_of(query: exp.Query, inputs: Mapping[str, Source]) -> str:

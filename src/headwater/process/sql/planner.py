@@ -13,13 +13,14 @@ from headwater.process.plan import Plan
 from headwater.process.sql.parse import DIALECT, Source, parse
 from headwater.process.sql.query import Queries
 from headwater.process.sql.relation import Build
+from headwater.process.sql.valid_then import with_ties_broken
 from headwater.records import is_key_type
 
 
 def plan_view(view: str, sql: str, inputs: Mapping[str, TopicSpec], *, key: tuple[str, ...] | None = None) -> Plan:
     """The plan of a view's SQL over these topics."""
     query = parse(view, sql, {name: Source(spec.schema, spec.time) for name, spec in inputs.items()})
-    oracle = query.sql(dialect=DIALECT)
+    oracle = with_ties_broken(query).sql(dialect=DIALECT)
     _check_names(view, query)
     build = Build(view, inputs)
     rel = Queries(build).plan(query)

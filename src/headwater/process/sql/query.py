@@ -20,6 +20,7 @@ from headwater.process.sql.joins import Equality, Kind, as_of, join
 from headwater.process.sql.parse import DIALECT, function_name, refuse, sql_type
 from headwater.process.sql.relation import Build, Lazy, Part, Rel
 from headwater.process.sql.settling import BY_PEERS, own
+from headwater.process.sql.valid_then import HISTORY
 from headwater.records import WEIGHT
 
 SMALL = 100_000
@@ -260,8 +261,8 @@ class _Selecting:
             refuse(self._view, node, f"{type(node).__name__.upper()} in FROM", do="Read a topic by its name")
         if node.name in self._known:
             return _Source(alias, self._known[node.name]().renamed(alias), node=node)
-        history = bool(node.meta.get("history"))
-        return _Source(alias, self._scan(node.name, alias, history=history), node=node)
+        topic = node.name.removeprefix(HISTORY)
+        return _Source(alias, self._scan(topic, alias, history=topic != node.name), node=node)
 
     def _scan(self, topic: str, alias: str, *, history: bool) -> Rel:
         spec = self._build.inputs[topic]
@@ -565,7 +566,7 @@ class _Selecting:
         asked = [each for each in self._asked() if not any(each.node is call for call in calls)]
         used = {name for part in self._answers() for name in _columns_in(part)} & set(rel.columns)
         texts = [self.text(key) for key in keys]
-        names = self._named(texts)
+        names = self._named(texts) if sets is None else [self._queries.fresh("g") for _ in texts]
         spoken = " ".join(each.text for each in asked)
         other = [
             (name, duck.quoted(name))
@@ -716,14 +717,14 @@ class _Selecting:
             keep = lazy.keep
         else:
             inner, inputs, spread, keep = "SELECT * FROM in0", ((rows, key),), key, None
-        shown = ", ".join(f"{text} AS {name}" for name, (text, _) in ranks.items())
+        shown = ", ".join(f"{text} AS {duck.quoted(name)}" for name, (text, _) in ranks.items())
         made = Lazy(
             inputs,
             f"SELECT *, {shown} FROM ({inner})",
             keep,
             rank_over=self._rank_over(rows, ranks) if inner == "SELECT * FROM in0" else None,
         )
-        self._replaced = [*((node.copy(), name) for name, (_, node) in ranks.items()), *self._replaced]
+        self._replaced = [*((node.copy(), duck.quoted(name)) for name, (_, node) in ranks.items()), *self._replaced]
         ranked = {name: name for name, (_, node) in ranks.items() if function_name(node.this) in ("row_number", "rownumber", *BY_PEERS)}
         return Rel(
             (*rows.columns, *ranks),

@@ -1,0 +1,92 @@
+"""Queries of every construct that a view may have, over the topics of `changes.py`."""
+
+from __future__ import annotations
+
+QUERIES = """
+SELECT page, count(*) AS views FROM clicks GROUP BY page;
+SELECT page, count(n) AS c, count(DISTINCT user_id) AS d, count(DISTINCT n) AS e FROM clicks GROUP BY page;
+SELECT page, n, count(*) * 2 + 1 AS odd FROM clicks WHERE n > 2 GROUP BY page, n HAVING count(*) > 1;
+SELECT country, count(*) AS c, count(DISTINCT age) AS d, min(age) lo, max(age) hi, sum(age) s, avg(age) a FROM users GROUP BY country;
+SELECT c.page, count(*) AS views, count(DISTINCT c.user_id) AS visitors, count(DISTINCT u.country) AS countries
+       FROM clicks c JOIN users u ON c.user_id = u.user_id GROUP BY c.page;
+SELECT a.page, count(*) AS pairs FROM clicks a JOIN clicks b ON a.user_id = b.user_id AND a.n < b.n GROUP BY a.page;
+SELECT id, upper(page) AS p, n * 2 AS m FROM clicks WHERE n > 1;
+SELECT DISTINCT page, n FROM clicks;
+SELECT c.id, c.page, u.country FROM clicks c LEFT JOIN users u ON c.user_id = u.user_id;
+SELECT c.id, c.page, u.country FROM clicks c LEFT JOIN users u ON c.user_id = u.user_id AND u.age > c.n * 8 WHERE c.n < 5;
+SELECT c.id, u.user_id, u.country FROM clicks c RIGHT JOIN users u ON c.user_id = u.user_id AND c.n = 2;
+SELECT c.id, u.user_id AS u, u.country FROM clicks c FULL JOIN users u ON c.user_id = u.user_id AND c.n > 2;
+SELECT u.user_id, u.country FROM users u SEMI JOIN clicks c ON c.user_id = u.user_id AND c.n > 3;
+SELECT u.user_id, u.country FROM users u ANTI JOIN clicks c ON c.user_id = u.user_id AND c.n > 3;
+SELECT count(*) AS n, sum(n) AS s, max(price) AS m FROM clicks;
+SELECT count(*) AS n, max(age) AS m FROM users WHERE country = 'de';
+SELECT sum(price) AS s, avg(price) a FROM clicks;
+SELECT page, sum(price) AS s, list(n ORDER BY n) AS l, string_agg(page, ',') t, median(n) md FROM clicks GROUP BY page;
+SELECT country, arg_max(user_id, age) AS oldest, stddev_pop(age) sd FROM users GROUP BY country;
+SELECT page FROM clicks UNION SELECT country FROM users;
+SELECT page FROM clicks UNION ALL SELECT country FROM users;
+SELECT user_id FROM clicks EXCEPT SELECT user_id FROM users;
+SELECT user_id FROM clicks EXCEPT ALL SELECT user_id FROM users;
+SELECT user_id FROM clicks INTERSECT SELECT user_id FROM users;
+SELECT page, user_id, count(*) n, grouping(page) gp FROM clicks GROUP BY ROLLUP (page, user_id);
+SELECT page, n, count(*) c FROM clicks GROUP BY GROUPING SETS ((page), (n), ());
+SELECT page, n, user_id, sum(n) s FROM clicks GROUP BY CUBE (page, n), user_id;
+SELECT id, page, row_number() OVER (PARTITION BY page ORDER BY n DESC) AS rn FROM clicks QUALIFY rn <= 2;
+SELECT id, page, n FROM (SELECT *, row_number() OVER (PARTITION BY page ORDER BY at DESC, id) AS rn FROM clicks) WHERE rn = 1;
+SELECT user_id, country, rank() OVER (PARTITION BY country ORDER BY age) AS r, sum(age) OVER (PARTITION BY country) s FROM users;
+SELECT id, sum(n) OVER (PARTITION BY user_id ORDER BY at ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS s, lag(page) OVER (PARTITION BY user_id ORDER BY at) l FROM clicks;
+SELECT id, count(*) OVER (PARTITION BY user_id ORDER BY at RANGE BETWEEN INTERVAL '1 minute' PRECEDING AND CURRENT ROW) AS s FROM clicks;
+SELECT page, count(*) AS c FROM clicks GROUP BY page ORDER BY c DESC LIMIT 2;
+SELECT id, price FROM clicks ORDER BY price DESC, id LIMIT 3 OFFSET 1;
+SELECT page FROM clicks ORDER BY at DESC LIMIT 5;
+WITH t AS (SELECT page, count(*) AS c FROM clicks GROUP BY page) SELECT a.page, b.page AS other FROM t a JOIN t b ON a.c = b.c AND a.page < b.page;
+SELECT page, c FROM (SELECT page, count(*) AS c FROM clicks GROUP BY page) WHERE c > 2;
+SELECT c, count(*) AS pages FROM (SELECT page, count(*) AS c FROM clicks GROUP BY page) GROUP BY c;
+SELECT user_id, country FROM users WHERE user_id IN (SELECT user_id FROM clicks WHERE n > 2);
+SELECT user_id, country FROM users WHERE user_id NOT IN (SELECT n FROM clicks);
+SELECT user_id, country FROM users WHERE age NOT IN (SELECT n * 10 FROM clicks WHERE n IS NOT NULL);
+SELECT u.user_id FROM users u WHERE EXISTS (SELECT 1 FROM clicks c WHERE c.user_id = u.user_id AND c.n * 10 > u.age);
+SELECT u.user_id FROM users u WHERE NOT EXISTS (SELECT 1 FROM clicks c WHERE c.user_id = u.user_id AND c.page = '/a');
+SELECT id, n FROM clicks WHERE n > (SELECT avg(n) FROM clicks);
+SELECT u.user_id, (SELECT max(n) FROM clicks c WHERE c.user_id = u.user_id) AS best, (SELECT count(*) FROM clicks c WHERE c.user_id = u.user_id AND n > 1) AS times FROM users u;
+SELECT u.user_id, c.id FROM users u JOIN clicks c ON c.n * 10 > u.age;
+SELECT u.user_id, c.id FROM users u LEFT JOIN clicks c ON c.n * 10 > u.age;
+SELECT u.user_id, r.rate FROM users u CROSS JOIN rates r;
+SELECT c.id, u.country, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id JOIN rates r ON r.country = u.country;
+SELECT c.id, u.country, r.rate FROM clicks c, rates r, users u WHERE c.user_id = u.user_id AND r.country = u.country AND r.rate > c.n;
+SELECT c.id, u.country, r.rate FROM clicks c LEFT JOIN users u ON c.user_id = u.user_id LEFT JOIN rates r ON r.country = u.country;
+SELECT u.country, r.rate, count(*) AS n, sum(c.n) s FROM clicks c JOIN users u USING (user_id) JOIN rates r USING (country) GROUP BY ALL;
+SELECT page, window_start, count(*) AS c FROM TUMBLE(clicks, at, INTERVAL '1 minute') GROUP BY page, window_start;
+SELECT page, tumble(at, '1 minute') AS w, count(*) AS c FROM clicks GROUP BY page, tumble(at, '1 minute');
+SELECT page, window_start, window_end, count(*) AS c FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL;
+SELECT page, window_start, window_end, count(*) AS c FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '50 seconds') GROUP BY ALL;
+SELECT user_id, window_start, window_end, count(*) AS c FROM SESSION(clicks, at, user_id, INTERVAL '20 seconds') GROUP BY ALL;
+SELECT user_id, session(at, '20 seconds') AS s, max(n) AS m FROM clicks GROUP BY user_id, session(at, '20 seconds');
+SELECT c.id, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id ASOF JOIN rates r ON u.country = r.country AND c.at >= r.at;
+SELECT c.id, r.rate FROM clicks c ASOF LEFT JOIN rates r ON c.at >= r.at;
+SELECT id, CASE WHEN n > 2 THEN 'big' WHEN n IS NULL THEN '?' ELSE 'small' END AS size, regexp_extract(page, '/(.)', 1) AS p, '{"a": 1}'::JSON ->> '$.a' AS j FROM clicks;
+SELECT page, max(n) FILTER (WHERE n < 4) AS m, count(*) FILTER (WHERE n > 1) AS c, count(DISTINCT user_id) FILTER (WHERE n > 1) AS d FROM clicks GROUP BY page;
+SELECT DISTINCT ON (page) page, at, id FROM clicks ORDER BY page, at DESC;
+SELECT country, max(age) AS m FROM users WHERE age > 20 GROUP BY country HAVING max(age) > (SELECT min(age) FROM users);
+SELECT id, unnest([n, n + 1]) AS m FROM clicks;
+SELECT page, sum(count(*)) OVER () AS total, count(*) AS c FROM clicks GROUP BY page;
+SELECT a.user_id FROM users a WHERE a.age >= (SELECT max(age) FROM users b WHERE b.country = a.country);
+SELECT count(DISTINCT page) AS d FROM clicks;
+SELECT ntile(2) OVER (ORDER BY age) AS t, user_id FROM users;
+SELECT country, age, count(*) AS n FROM users GROUP BY country, age HAVING count(*) > 0 UNION ALL SELECT country, rate::INTEGER, 1 FROM rates;
+SELECT bool_and(n > 1) AS b, any_value(page) AS p, mode(n) AS m FROM clicks GROUP BY user_id;
+SELECT min(page) AS lo, max(at) AS hi, user_id FROM clicks GROUP BY user_id;
+SELECT user_id, arg_max(page, n) AS p, first(page) f, list(page) l FROM clicks GROUP BY user_id;
+SELECT o.country, sum(c.n) AS s FROM (SELECT country, user_id FROM users WHERE age > 20) o LEFT JOIN clicks c ON c.user_id = o.user_id GROUP BY o.country;
+SELECT w.page, w.window_start, w.c FROM (SELECT page, window_start, count(*) AS c FROM TUMBLE(clicks, at, INTERVAL '1 minute') GROUP BY page, window_start) w JOIN (SELECT window_start, max(c) AS m FROM (SELECT page, window_start, count(*) AS c FROM TUMBLE(clicks, at, INTERVAL '1 minute') GROUP BY page, window_start) GROUP BY window_start) m ON w.window_start = m.window_start AND w.c = m.m;
+SELECT page, avg(m) AS a FROM (SELECT page, user_id, max(n) AS m FROM clicks GROUP BY page, user_id) GROUP BY page;
+SELECT user_id, page, n, avg(n) OVER (PARTITION BY user_id ORDER BY at, id ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) AS a FROM clicks WHERE n IS NOT NULL;
+WITH best AS (SELECT c.user_id, c.n, u.country, row_number() OVER (PARTITION BY u.country ORDER BY c.n DESC, c.id) rn FROM clicks c JOIN users u ON c.user_id = u.user_id) SELECT country, user_id, n FROM best WHERE rn <= 2;
+SELECT window_start, max(c) AS m FROM (SELECT page, window_start, count(*) AS c FROM TUMBLE(clicks, at, INTERVAL '1 minute') GROUP BY page, window_start) GROUP BY window_start;
+SELECT count(*) AS n FROM (SELECT page, count(*) AS c FROM clicks GROUP BY page);
+SELECT max(c) AS n, min(c) lo FROM (SELECT page, count(*) AS c FROM clicks GROUP BY page);
+SELECT u.country, count(*) AS c FROM users u GROUP BY u.country HAVING count(*) >= ALL (SELECT 1);
+SELECT u.country, c.page, count(*) n FROM users u FULL JOIN clicks c USING (user_id) GROUP BY u.country, c.page;
+SELECT c.id, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = u.country;
+SELECT c.id, c.n, r.rate FROM clicks c LEFT JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = CASE WHEN c.n > 2 THEN 'de' ELSE 'fr' END
+"""
