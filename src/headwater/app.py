@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwater.clock import Clock, system_clock
 from headwater.durations import Duration, micros
-from headwater.errors import BadName, TopicNotFound, UsageError
+from headwater.errors import BadName, TopicNotFound, UsageError, ViewNotFound
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
@@ -19,10 +19,12 @@ from headwater.serve.view import View, ViewSpec
 
 if TYPE_CHECKING:
     from headwater.log.protocol import Progress
+    from headwater.process.audit import Audited
     from headwater.process.changes import Change
     from headwater.process.frames.lane import Mode
     from headwater.process.keyed.lane import KeyedLane
     from headwater.process.lane import Lane
+    from headwater.process.plan import Plan
     from headwater.process.pipeline import Start
     from headwater.process.version import Version
 
@@ -96,6 +98,8 @@ class App:
         *,
         sql: str | Path,
         key: Key = None,
+        retain: Duration | None = None,
+        emit: Literal["changes", "final"] = "changes",
         max_rows: int | None = None,
         max_bytes: int | None = None,
     ) -> View:
@@ -103,13 +107,19 @@ class App:
 
         `sql` is a query, or the path of a file with one. `key` are columns that no two rows agree in; without, they are
         what the query groups by, and if that is not selected the view is a bag of rows, which `get` cannot ask for.
+        With `retain`, records correct the view for that long in event time: what comes later goes to `<name>.late`, and
+        state that nothing can change any more is dropped. emit="final" holds each window back until then.
         """
         self._new(name, "view")
         from headwater.process.keyed.lane import KeyedLane
         from headwater.process.sql.planner import plan_view
 
-        plan = plan_view(name, self._text(name, sql), self._inputs(), key=_names(key))
-        return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
+        inputs = self._inputs()
+        kept = None if retain is None else micros(retain, what="retain", zero=True)
+        plan = plan_view(name, self._text(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
+        timed = tuple(read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time)
+        lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
+        return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 
     def latest(
         self,
@@ -374,6 +384,27 @@ class App:
             master=master,
             say=say or (lambda text: None),
         )
+
+    def plan(self, name: str) -> Plan:
+        """How a view is kept up to date, as operators."""
+        lane = self._running.derived[name].lane if name in self.views else None
+        plan: Plan | None = getattr(lane, "plan", None)
+        if plan is None:
+            raise ViewNotFound(view=name, known=self.views)
+        return plan
+
+    def audit(self) -> list[Audited]:
+        """Each SQL view as DuckDB computes it over the log, as far as the view covers it, against what the view has."""
+        from headwater.process.audit import audit
+        from headwater.process.keyed.lane import KeyedLane
+
+        found = []
+        for name in self.views:
+            if self._running.versions.current(name) is not None:
+                made = self._running.current(name)
+                if isinstance(made.lane, KeyedLane):
+                    found.append(audit(self.log, made.lane, topic=made.topic, producer=made.producer))
+        return [each for each in found if each is not None]
 
     def skip(self, name: str) -> Progress | None:
         """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None: there is none."""

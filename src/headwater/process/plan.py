@@ -74,6 +74,10 @@ class Plan:
     buckets: int = BUCKETS
     oracle: str = ""
     """The query as plain SQL that DuckDB answers over whole topics; nothing is computed by it."""
+    names: tuple[str, ...] = ()
+    """What the query calls the topics of `reads`, which may be those of a version."""
+    final: tuple[str, int] | None = None
+    """If rows are held back: by which column, and how long (µs)."""
 
     @property
     def levels(self) -> int:
@@ -110,7 +114,7 @@ def described_part(part: Any) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         fields = {field.name: described_part(getattr(part, field.name)) for field in dataclasses.fields(part)}
         if isinstance(part, Plan):
-            del fields["sql"], fields["oracle"]  # the plan is what counts, not how its text was laid out
+            del fields["sql"], fields["oracle"], fields["names"], fields["final"]  # the plan is what counts, not how its text was laid out
         return [type(part).__name__, getattr(part, "revision", None), fields]
     return functions.described(part, described_part) if callable(part) else _value(part)
 

@@ -17,6 +17,7 @@ from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.weighing import present
 from headwater.records import WEIGHT
 
 _BEGUN = Shape(pa.schema([("begun", pa.int64())]), ())
@@ -52,8 +53,8 @@ class Recompute:
         touched = distinct(np.concatenate(hashes))
         old = [each.gather(touched) for each in arranged]
         new = [pa.concat_tables(pair) for pair in zip(old, came, strict=True)]
-        was_there = [_present(rows) for rows in old]
-        is_there = [_present(rows) for rows in new]
+        was_there = [present(rows) for rows in old]
+        is_there = [present(rows) for rows in new]
         if self.keep is not None:
             self._keep(arranged[0], old[0], is_there[0])
         else:
@@ -97,17 +98,6 @@ class Recompute:
                 matter=matter,
             )
         )
-
-
-def _present(rows: pa.Table) -> pa.Table:
-    """The rows that are there, each as often as it is, in an order that depends on nothing but them."""
-    net = duck.run(
-        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows GROUP BY ALL HAVING sum({WEIGHT}) > 0 ORDER BY ALL",
-        rows=rows,
-    )
-    times = net[WEIGHT].to_numpy()
-    there = net.drop_columns([WEIGHT])
-    return there if not len(times) or times.max() == 1 else there.take(np.repeat(np.arange(len(times)), times))
 
 
 def _counted(rows: pa.Table) -> pa.Table:

@@ -171,14 +171,16 @@ class Numbers:
             kind = self.build.schema(self.rows.project([("x", column)])).field("x").type
             extremes.append(Extreme(name, kind, how))
         arriving = self._schema(main)
-        operator = Aggregate(arriving, keys, tuple(self.how), tuple(distinct), tuple(extremes))
+        until = next((key for key in keys if key in self.rows.bounds), None)
+        retain = self.rows.bounds[until] + (self.build.retain or 0) if until is not None else 0
+        operator = Aggregate(arriving, keys, tuple(self.how), tuple(distinct), tuple(extremes), until, retain)
         made = self.build.node(
             operator, [(port, keys) for port in ports], [arriving], spread_by=[keys] * len(ports)
         )
         columns = (*keys, ROWS, *(name for name, _ in operator.answered))
         sql = f"SELECT {duck.columns(columns)}, {WEIGHT} FROM changes"
         spread = self.build.spread_after(main, keys) if len(ports) == 1 else keys
-        return Rel(columns, (Part(made, sql),), False, spread=spread, unique=keys)
+        return Rel(columns, (Part(made, sql),), False, spread=spread, unique=keys, bounds=_kept(self.rows, keys))
 
     def _distinct_weight(self, condition: str) -> str:
         if self.rows.append_only:
@@ -202,6 +204,10 @@ class Numbers:
         part = rel.parts[0]
         assert not isinstance(part.origin, Lazy)
         return self.build.ask(part.sql, changes=part.origin.schema.empty_table())
+
+
+def _kept(rows: Rel, keys: tuple[str, ...]) -> dict[str, int]:
+    return {key: rows.bounds[key] for key in keys if key in rows.bounds}
 
 
 def _arguments(node: exp.Expr) -> list[str]:
@@ -229,6 +235,6 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
         before, _, behind = sql.partition("{}")
         whole = Lazy(rows.lazy.inputs, before + absorbed(rows.lazy, rows.parts[0].sql) + behind, rows.lazy.keep)
         part = Part(whole, "FROM changes")
-        return Rel(names, (part,), False, spread=rows.spread, unique=keys), made
+        return Rel(names, (part,), False, spread=rows.spread, unique=keys, bounds=_kept(rows, keys)), made
     lazy = Lazy(((rows, keys),), f"SELECT {', '.join(texts)} FROM in0 {grouped}", always=not keys)
-    return Rel(names, (Part(lazy, "FROM changes"),), False, spread=keys, unique=keys), made
+    return Rel(names, (Part(lazy, "FROM changes"),), False, spread=keys, unique=keys, bounds=_kept(rows, keys)), made

@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
 
 from headwater.errors import SqlRefused
 from headwater.log.spec import TopicSpec
-from headwater.process.plan import Plan
+from headwater.process.keyed.hold import Hold
+from headwater.process.plan import CHANGES, Plan
 from headwater.process.sql.parse import DIALECT, Source, parse
 from headwater.process.sql.query import Queries
-from headwater.process.sql.relation import Build
+from headwater.process.sql.relation import Build, Part, Rel
 from headwater.process.sql.valid_then import with_ties_broken
-from headwater.records import is_key_type
+from headwater.records import WEIGHT, is_key_type
+
+Emit = Literal["changes", "final"]
 
 
-def plan_view(view: str, sql: str, inputs: Mapping[str, TopicSpec], *, key: tuple[str, ...] | None = None) -> Plan:
-    """The plan of a view's SQL over these topics."""
+def plan_view(
+    view: str,
+    sql: str,
+    inputs: Mapping[str, TopicSpec],
+    *,
+    key: tuple[str, ...] | None = None,
+    retain: int | None = None,
+    emit: Emit = "changes",
+) -> Plan:
+    """The plan of a view's SQL over these topics.
+
+    With `retain` (µs), streams bring nothing that is later than that, so windows that are past leave the state. With
+    emit="final" rows are held back until then.
+    """
     query = parse(view, sql, {name: Source(spec.schema, spec.time) for name, spec in inputs.items()})
     oracle = with_ties_broken(query).sql(dialect=DIALECT)
     _check_names(view, query)
-    build = Build(view, inputs)
+    build = Build(view, inputs, retain)
     rel = Queries(build).plan(query)
+    if emit == "final":
+        rel = _final(build, rel)
     schema = build.schema(rel)
     _check_types(view, schema)
     for name in key or ():
@@ -31,7 +50,25 @@ def plan_view(view: str, sql: str, inputs: Mapping[str, TopicSpec], *, key: tupl
             raise SqlRefused(view=view, construct=f"no column {name!r} for the key", do=f"Columns: {schema.names}")
     found = key or tuple(name for name in rel.unique or () if is_key_type(schema.field(name).type))
     unique = found if key or len(found) == len(rel.unique or ()) else ()
-    return build.plan(rel, sql=sql, key=unique, schema=schema, oracle=oracle)
+    plan = build.plan(rel, sql=sql, key=unique, schema=schema, oracle=oracle)
+    held = next((node.operator for node in plan.nodes if isinstance(node.operator, Hold)), None)
+    return replace(plan, final=(held.until, held.wait)) if held is not None else plan
+
+
+def _final(build: Build, rel: Rel) -> Rel:
+    """Held back, each row by the first of its columns that says when it is past."""
+    until = next((name for name in rel.columns if name in rel.bounds), None)
+    if build.retain is None or until is None:
+        raise SqlRefused(
+            view=build.view,
+            construct="emit='final' without a time after which rows are final",
+            do="Say retain='...', and select window_start or window_end of TUMBLE or HOP over a stream with a time",
+        )
+    rows = build.made(rel)
+    schema = build.schema(rows).append(pa.field(WEIGHT, pa.int64()))
+    key = rows.spread or rows.columns
+    node = build.node(Hold(schema, until, rows.bounds[until] + build.retain), [(rows, key)], [schema])
+    return replace(rows, parts=(Part(node, f"FROM {CHANGES}"),), spread=key)
 
 
 def _check_names(view: str, query: exp.Query) -> None:

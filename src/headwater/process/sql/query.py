@@ -21,6 +21,7 @@ from headwater.process.sql.parse import DIALECT, function_name, refuse, sql_type
 from headwater.process.sql.relation import Build, Lazy, Part, Rel
 from headwater.process.sql.settling import BY_PEERS, own
 from headwater.process.sql.valid_then import HISTORY
+from headwater.process.sql.windows import BOUND
 from headwater.records import WEIGHT
 
 SMALL = 100_000
@@ -102,7 +103,10 @@ class Queries:
     def union(self, rels: Sequence[Rel]) -> Rel:
         made = [self._build.made(rel) for rel in rels]
         parts = tuple(part for rel in made for part in rel.parts)
-        return Rel(made[0].columns, parts, all(rel.append_only for rel in made))
+        shared = set.intersection(*(set(rel.bounds) for rel in made))
+        bounds = {name: max(rel.bounds[name] for rel in made) for name in shared}
+        past = frozenset.intersection(*(rel.past for rel in made))
+        return Rel(made[0].columns, parts, all(rel.append_only for rel in made), bounds=bounds, past=past)
 
     def distinct(self, rel: Rel) -> Rel:
         grouped, _ = aggregates.group(self._build, rel, rel.columns, [])
@@ -575,6 +579,7 @@ class _Selecting:
         ]
         if sets is None:
             rows = rel.project([*zip(names, texts, strict=True), *other])
+            rows = self._bounded(rel, rows, dict(zip(names, keys, strict=True)))
             grouped, made = aggregates.group(self._build, rows, tuple(names), asked)
         else:
             label = self._queries.fresh("g")
@@ -773,7 +778,16 @@ class _Selecting:
             self._select.set("limit", None)
             self._select.set("offset", None)
             return first.project((name, duck.quoted(name)) for name in names), []
-        return rel.project(columns), order
+        return self._bounded(rel, rel.project(columns), dict(zip(names, self._select.expressions, strict=True))), order
+
+    def _bounded(self, rel: Rel, made: Rel, items: Mapping[str, exp.Expr]) -> Rel:
+        """With what is known of times: the start and end of windows over a time that is bounded itself."""
+        found = dict(made.bounds)
+        for name, item in items.items():
+            told = item.unalias().meta.get(BOUND)
+            if told is not None and told[0].lower() in rel.past:
+                found[name] = told[1]
+        return replace(made, bounds=found)
 
 
 # --- pieces ----------------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class Rel:
     """Columns that no two rows agree in."""
     ranks: Mapping[str, str] = field(default_factory=dict)
     """Columns that are ranks within a key of a lazy origin, by what they are called there."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """Columns of times after which rows are past: only records up to so much (µs) after the value make them."""
+    past: frozenset[str] = frozenset()
+    """The names of event times behind the rows, whether or not they are still among the columns."""
 
     @property
     def lazy(self) -> Lazy | None:
@@ -61,6 +65,8 @@ class Rel:
                 return None
             return tuple(kept[duck.quoted(name)] for name in names)
 
+        bounds = {kept[duck.quoted(name)]: of for name, of in self.bounds.items() if duck.quoted(name) in kept}
+        other = {_base(name) for name, _ in chosen} - {_base(name) for name in bounds}
         repeats = any("unnest(" in sql.lower() for _, sql in chosen)
         return replace(
             self,
@@ -69,6 +75,8 @@ class Rel:
             spread=carried(self.spread),
             unique=None if repeats else carried(self.unique),
             ranks={kept[duck.quoted(name)]: of for name, of in self.ranks.items() if duck.quoted(name) in kept},
+            bounds=bounds,
+            past=(self.past | {_base(name) for name, span in bounds.items() if span == 0}) - other,
         )
 
     def where(self, condition: str) -> Rel:
@@ -127,9 +135,11 @@ class Lazy:
 class Build:
     """Reads and nodes, as they come to be."""
 
-    def __init__(self, view: str, inputs: Mapping[str, TopicSpec]) -> None:
+    def __init__(self, view: str, inputs: Mapping[str, TopicSpec], retain: int | None = None) -> None:
         self.view = view
         self.inputs = inputs
+        self.retain = retain
+        """For how long in event time (µs) records may still correct the view; None: for ever."""
         self._scanned: dict[str, Scanned] = {}
         self._made: list[Made] = []
         self._schemas: dict[tuple[int, str], pa.Schema] = {}
@@ -150,7 +160,10 @@ class Build:
             condition = " WHERE NOT _deleted"
         sql = f"SELECT {duck.columns(names)}{', ' if names else ''}{weight} FROM {CHANGES}{condition}"
         unique = spec.key if spec.weighted and not history and set(spec.key) <= set(names) and spec.key else None
-        return Rel(names, (Part(origin, sql),), history or not spec.weighted, unique=unique)
+        timed = self.retain is not None and spec.kind == "stream" and spec.time in names
+        bounds = {str(spec.time): 0} if timed else {}
+        past = frozenset(bounds)
+        return Rel(names, (Part(origin, sql),), history or not spec.weighted, unique=unique, bounds=bounds, past=past)
 
     def _scan(self, spec: TopicSpec, columns: Sequence[str], *, metadata: bool = False) -> Scanned:
         found = self._scanned.setdefault(spec.name, Scanned(spec, len(self._scanned), ()))
@@ -264,7 +277,12 @@ class Build:
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
         )
         nodes = tuple(Node(each.operator, each.level, tuple(each.sends)) for each in self._made)
-        return Plan(self.view, sql, reads, nodes, schema, key, oracle=oracle)
+        names = tuple(read.topic for read in reads)
+        return Plan(self.view, sql, reads, nodes, schema, key, oracle=oracle, names=names)
+
+
+def _base(name: str) -> str:
+    return name.rpartition(".")[2].lower()
 
 
 def absorbed(lazy: Lazy, sql: str) -> str:

@@ -17,6 +17,7 @@ from headwater.process import duck
 from headwater.process.sql.parse import DIALECT, function_name, refuse
 
 START, END = "window_start", "window_end"
+BOUND = "bound"
 _FUNCTIONS = ("tumble", "hop", "session")
 
 
@@ -52,7 +53,8 @@ def _in_from(view: str, table: exp.Table) -> None:
         refuse(view, source, f"{kind.upper()} of something else than a topic", do="Name a topic, or a (SELECT ...)")
     spans = [_micros(view, each) for each in arguments[least - (2 if kind == "hop" else 1) - 0 :]][-2:]
     if kind == "tumble":
-        rows = _with_columns(inner, {START: _floor(time, spans[-1]), END: _end(_floor(time, spans[-1]), spans[-1])})
+        start = _floor(time, spans[-1])
+        rows = _with_columns(inner, {START: _bound(start, time, spans[-1]), END: _bound(_end(start, spans[-1]), time, 0)})
     elif kind == "hop":
         slide, size = _micros(view, arguments[2]), _micros(view, arguments[3])
         rows = _hop(inner, time, slide, size)
@@ -72,8 +74,8 @@ def _hop(source: exp.Expr, time: exp.Expr, slide: int, size: int) -> exp.Select:
     within = exp.maybe_parse(f"epoch_us({_sql(time)}) < _start + {size}", dialect=DIALECT)
     chosen = exp.select(
         exp.Star(except_=[exp.to_identifier("_start")]),
-        exp.alias_(exp.maybe_parse("make_timestamptz(_start)", dialect=DIALECT), START),
-        exp.alias_(exp.maybe_parse(f"make_timestamptz(_start + {size})", dialect=DIALECT), END),
+        exp.alias_(_bound(exp.maybe_parse("make_timestamptz(_start)", dialect=DIALECT), time, size), START),
+        exp.alias_(_bound(exp.maybe_parse(f"make_timestamptz(_start + {size})", dialect=DIALECT), time, 0), END),
     ).from_(inner.subquery("_hopping"))
     return chosen.where(within) if size % slide else chosen
 
@@ -105,8 +107,9 @@ def _grouped(view: str, select: exp.Select) -> None:
     for call in calls:
         if _base(call) == "tumble":
             size = _micros(view, call.expressions[-1])
-            start = _floor(call.expressions[0], size)
-            call.replace(_end(start, size) if function_name(call).endswith("_end") else start)
+            time, start = call.expressions[0], _floor(call.expressions[0], size)
+            ends = function_name(call).endswith("_end")
+            call.replace(_bound(_end(start, size), time, 0) if ends else _bound(start, time, size))
     others = [call for call in calls if _base(call) != "tumble"]
     if not others:
         return
@@ -161,6 +164,13 @@ def _floor(time: exp.Expr, size: int) -> exp.Expr:
 
 def _floor_sql(time: str, size: int) -> str:
     return f"epoch_us({time}) - ((epoch_us({time}) % {size}) + {size}) % {size}"
+
+
+def _bound(node: exp.Expr, time: exp.Expr, span: int) -> exp.Expr:
+    """Remember that only records with a time less than `span` after this value make it: so it can be past."""
+    node = node.copy()
+    node.meta[BOUND] = (time.name, span)
+    return node
 
 
 def _end(start: exp.Expr, size: int) -> exp.Expr:
