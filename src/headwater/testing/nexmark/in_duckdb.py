@@ -27,7 +27,7 @@ ON p.id = a.seller AND epoch_us(p.date_time) // 10000000 = epoch_us(a.date_time)
     "q11": """
 WITH marked AS (
     SELECT bidder, date_time,
-           date_time - lag(date_time) OVER (PARTITION BY bidder ORDER BY date_time) < INTERVAL '10 seconds' AS goes_on
+           date_time - lag(date_time) OVER (PARTITION BY bidder ORDER BY date_time) <= INTERVAL '10 seconds' AS goes_on
     FROM bid
 ), numbered AS (
     SELECT bidder, date_time,

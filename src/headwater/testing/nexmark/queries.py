@@ -255,7 +255,7 @@ FROM SESSION(bid, date_time, bidder, INTERVAL '10 seconds')
 GROUP BY bidder, window_start, window_end
 """,
     key=("bidder", "starttime"),
-    note="a session ends where the next bid is the gap or more away, as in Flink",
+    note="bids that are exactly the gap apart are still of one session, as in Flink",
 )
 
 _query(
