@@ -84,7 +84,7 @@ def _session(source: exp.Expr, time: exp.Expr, key: list[exp.Expr], gap: int) ->
     """A record begins a session if the one before it is too far away; counting beginnings numbers them."""
     keys, at = ", ".join(_sql(each) for each in key), _sql(time)
     before = f"lag(epoch_us({at})) OVER (PARTITION BY {keys} ORDER BY {at})"
-    begins = f"CASE WHEN epoch_us({at}) - {before} < {gap} THEN 0 ELSE 1 END"
+    begins = f"CASE WHEN epoch_us({at}) - {before} <= {gap} THEN 0 ELSE 1 END"
     number = f"sum(_begins) OVER (PARTITION BY {keys} ORDER BY {at} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     whole = f"OVER (PARTITION BY {keys}, _session)"
     parsed = lambda text: exp.maybe_parse(text, dialect=DIALECT)  # noqa: E731
