@@ -47,6 +47,8 @@ def test_a_view_without_state_never_leaves_the_source_task() -> None:
     made = plan("SELECT page, user_id + 1 AS u FROM clicks WHERE page <> '/' UNION ALL SELECT country, 2 FROM users")
     assert (made.nodes, made.levels) == ((), 0)
     assert (made.key, made.reads[0].sends[0].key) == ((), ("page", "u")), "a bag is spread by all its columns"
+    facts = plan("SELECT page FROM clicks")
+    assert facts.reads[0].sends[0].key == (), "what is never taken away may be anywhere"
 
 
 def test_rows_that_are_where_they_belong_are_not_spread_again() -> None:

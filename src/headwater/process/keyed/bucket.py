@@ -48,7 +48,8 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Blob]:
         data = pack(rows)
         yield from (Blob(bucket, port, data) for bucket in range(buckets))
     elif not send.key:
-        yield Blob(0, port, pack(rows))
+        # Into one bucket; rows of a view that are never taken away again may be in any, and go into one after the other.
+        yield Blob(0 if send.node != OUT else rows.num_rows % buckets, port, pack(rows))
     else:
         yield from (Blob(bucket, port, data) for bucket, data in pack_by_key(rows, send.key, buckets))
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.process import duck
+from headwater.process.keyed.top import Order
 from headwater.process.sql import aggregates
 from headwater.process.sql.aggregates import Asked, is_aggregate
 from headwater.process.sql.joins import Equality, Kind, as_of, join
@@ -398,6 +399,9 @@ class _Selecting:
         keep = f"SELECT * EXCLUDE ({duck.quoted(rel.ranks[column])}) FROM ({lazy.rank_over}) WHERE {duck.quoted(rel.ranks[column])} {sign} {value.name}"
         names = duck.columns(lazy.inputs[0][0].columns)
         kept = replace(lazy, keep=f"SELECT {names} FROM ({keep})", rank_over=None)
+        if lazy.order is not None:
+            most = int(value.name) - isinstance(part, exp.LT)
+            kept = replace(kept, top=(rel.ranks[column], most))
         return lambda filtered: replace(filtered, parts=tuple(replace(each, origin=kept) for each in filtered.parts))
 
     # --- subqueries ---
@@ -729,6 +733,8 @@ class _Selecting:
             keep,
             rank_over=self._rank_over(rows, ranks) if inner == "SELECT * FROM in0" else None,
         )
+        if made.rank_over is not None:
+            made = replace(made, order=self._row_order(next(iter(windows.values())), rows.columns))
         self._replaced = [*((node.copy(), duck.quoted(name)) for name, (_, node) in ranks.items()), *self._replaced]
         ranked = {name: name for name, (_, node) in ranks.items() if function_name(node.this) in ("row_number", "rownumber", *BY_PEERS)}
         return Rel(
@@ -739,6 +745,14 @@ class _Selecting:
             unique=rows.unique,
             ranks=ranked,
         )
+
+    def _row_order(self, window: exp.Window, columns: Sequence[str]) -> Order | None:
+        """By what rows are numbered; None for ranks that several rows share."""
+        order = window.args.get("order")
+        if function_name(window.this) not in ("row_number", "rownumber") or order is None:
+            return None
+        texts = [f"{self.text(each.this)} {_ordering(each)}" for each in order.expressions]
+        return tuple((text, tuple(name for name in columns if duck.quoted(name) in text)) for text in texts)
 
     def _rank_over(self, rows: Rel, ranks: Mapping[str, tuple[str, exp.Expr]]) -> str | None:
         """Only if there is nothing but one rank: another window might need the rows that it leaves out."""

@@ -20,6 +20,7 @@ from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Operator
 from headwater.process.keyed.recompute import Recompute
+from headwater.process.keyed.top import Order, Top, cheap, window
 from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
@@ -71,7 +72,7 @@ class Rel:
         return replace(
             self,
             columns=tuple(name for name, _ in chosen),
-            parts=self._each(f"SELECT {texts}{', ' if texts else ''}{WEIGHT} FROM ({{}})"),
+            parts=self.each(f"SELECT {texts}{', ' if texts else ''}{WEIGHT} FROM ({{}})"),
             spread=carried(self.spread),
             unique=None if repeats else carried(self.unique),
             ranks={kept[duck.quoted(name)]: of for name, of in self.ranks.items() if duck.quoted(name) in kept},
@@ -80,13 +81,13 @@ class Rel:
         )
 
     def where(self, condition: str) -> Rel:
-        return replace(self, parts=self._each(f"SELECT * FROM ({{}}) WHERE {condition}"))
+        return replace(self, parts=self.each(f"SELECT * FROM ({{}}) WHERE {condition}"))
 
     def renamed(self, prefix: str) -> Rel:
         """Each column under `prefix.column`: as the columns of a name in FROM."""
         return self.project((f"{prefix}.{name}", duck.quoted(name)) for name in self.columns)
 
-    def _each(self, form: str) -> tuple[Part, ...]:
+    def each(self, form: str) -> tuple[Part, ...]:
         before, _, behind = form.partition("{}")
         return tuple(replace(part, sql=before + part.sql + behind) for part in self.parts)
 
@@ -130,6 +131,10 @@ class Lazy:
     always: bool = False
     rank_over: str | None = None
     """If ranks are computed over rows that are only added: a query that gives the rows of `in0` with their ranks."""
+    order: Order | None = None
+    """Of row numbers, by what."""
+    top: tuple[str, int] | None = None
+    """If only the first rows by it matter: what their number is called, and how many."""
 
 
 class Build:
@@ -233,12 +238,14 @@ class Build:
         for part in rel.parts:
             if isinstance(part.origin, Lazy):
                 made, spread = self._recompute(part.origin, part.sql, rel)
-                part = Part(made, f"FROM {CHANGES}")  # noqa: PLW2901
+                part = Part(made, part.sql if part.origin.top is not None else f"FROM {CHANGES}")  # noqa: PLW2901
             parts.append(part)
         return replace(rel, parts=tuple(parts), spread=spread if len(parts) == 1 else None, ranks={})
 
     def _recompute(self, lazy: Lazy, sql: str, rel: Rel) -> tuple[Made, tuple[str, ...] | None]:
         inputs = [(self.made(each), key) for each, key in lazy.inputs]
+        if lazy.top is not None and lazy.order is not None:
+            return self._top(lazy, inputs[0][0], inputs[0][1]), rel.spread
         schemas = tuple(self.schema(each).append(pa.field(WEIGHT, pa.int64())) for each, _ in inputs)
         operator = Recompute(schemas, tuple(key for _, key in inputs), absorbed(lazy, sql), lazy.keep, lazy.always)
         known = next((each for each in self._made if each.operator == operator), None)
@@ -246,6 +253,19 @@ class Build:
         node = known or self.node(operator, inputs, schemas)
         # Rows that stayed where they were are spread by fewer columns than the key; nobody may rely on the key then.
         return node, None if stayed and inputs[0][0].spread != inputs[0][1] else rel.spread
+
+    def _top(self, lazy: Lazy, rows: Rel, key: tuple[str, ...]) -> Made:
+        assert lazy.top is not None
+        assert lazy.order is not None
+        schema = self.schema(rows).append(pa.field(WEIGHT, pa.int64()))
+        rank, most = lazy.top
+        operator = Top(schema, key, lazy.order, most, rank)
+        first = cheap(lazy.order, schema)
+        if first and all(isinstance(part.origin, Scanned) for part in rows.parts):  # the rest need not travel
+            form = f"FROM ({{}}) QUALIFY rank() OVER ({window(key, first)}) <= {most}"
+            rows = replace(rows, parts=rows.each(form))
+        known = next((each for each in self._made if each.operator == operator), None)
+        return known or self.node(operator, [(rows, key)], [schema])
 
     # --- asking DuckDB ---
 
@@ -272,7 +292,8 @@ class Build:
         for part in out.parts:
             assert not isinstance(part.origin, Lazy)
             text = part.sql if rel.append_only or isinstance(part.origin, Scanned) else _net(part.sql)
-            part.origin.sends.append(Send(text, key or tuple(schema.names), OUT))
+            whole = () if rel.append_only else tuple(schema.names)
+            part.origin.sends.append(Send(text, key or whole, OUT))
         reads = tuple(
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
         )
