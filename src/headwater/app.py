@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from headwater.process.frames.lane import Mode
     from headwater.process.keyed.lane import KeyedLane
     from headwater.process.lane import Lane
-    from headwater.process.plan import Plan
     from headwater.process.pipeline import Start
+    from headwater.process.plan import Plan
     from headwater.process.version import Version
 
 Key = str | tuple[str, ...] | list[str] | None
@@ -117,7 +117,9 @@ class App:
         inputs = self._inputs()
         kept = None if retain is None else micros(retain, what="retain", zero=True)
         plan = plan_view(name, self._text(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
-        timed = tuple(read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time)
+        timed = tuple(
+            read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time
+        )
         lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
         return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 

@@ -68,7 +68,9 @@ def test_what_is_said_of_a_keys_rows_alone_is_one_operator() -> None:
 
 
 def test_of_rows_that_are_only_added_the_first_ones_are_kept() -> None:
-    ranked = "SELECT page, at, r FROM (SELECT *, row_number() OVER (PARTITION BY page ORDER BY at DESC) AS r FROM clicks)"
+    ranked = (
+        "SELECT page, at, r FROM (SELECT *, row_number() OVER (PARTITION BY page ORDER BY at DESC) AS r FROM clicks)"
+    )
     assert plan(f"{ranked} WHERE r <= 3").nodes[0].operator.keep is not None
     assert plan(ranked).nodes[0].operator.keep is None
 

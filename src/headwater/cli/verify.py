@@ -28,8 +28,8 @@ def verify(
 ) -> None:
     """Check a log in full, while it is in use: checksums, records, offsets. Exit code 7 if it is damaged.
 
-    With --views, instead: each SQL view of an app, computed by DuckDB over the log as far as the view covers it, against
-    the rows that the view has. The inputs are read into memory.
+    With --views, instead: each SQL view of an app, computed by DuckDB over the log as far as the view covers it, and
+    compared with the rows that the view has. The inputs are read into memory.
     """
     if views:
         if app is None:
@@ -53,7 +53,9 @@ def _verify_views(file: Path, *, as_json: bool) -> None:
     with load_app(file) as app:
         audited = app.audit()
     if as_json:
-        sys.stdout.write("".join(json.dumps({"sound": each.sound, **asdict(each)}, default=str) + "\n" for each in audited))
+        sys.stdout.write(
+            "".join(json.dumps({"sound": each.sound, **asdict(each)}, default=str) + "\n" for each in audited)
+        )
     else:
         for each in audited:
             told = "as DuckDB computes it" if each.sound else "NOT as DuckDB computes it"

@@ -51,7 +51,9 @@ def audit(log: Log, lane: KeyedLane, *, topic: str, producer: str) -> Audited | 
     has = present(_read(log, log.topic(topic), Position.of({topic: log.position_at(topic, covered.number)})))
     connection = duckdb.connect(":memory:")
     connection.execute("SET threads = 1; SET TimeZone = 'UTC'")
-    named = dict(zip((read.topic for read in plan.reads), plan.names or [read.topic for read in plan.reads], strict=True))
+    named = dict(
+        zip((read.topic for read in plan.reads), plan.names or [read.topic for read in plan.reads], strict=True)
+    )
     for read in plan.reads:
         spec = log.topic(read.topic)
         rows = pa.concat_tables([spec.stored.empty_table(), *_admitted(log, spec, end, dict(lane.lateness))])
@@ -110,7 +112,9 @@ def _final(log: Log, rows: pa.Table, final: tuple[str, int], end: Position, lane
     reached = passed(log, [topic for topic, _ in lane.lateness], end)
     column, wait = final
     bound = (reached if reached is not None else -(2**62)) - wait
-    return duck.run(f"FROM rows WHERE epoch_us({duck.quoted(column)}) < {bound} OR {duck.quoted(column)} IS NULL", rows=rows)
+    return duck.run(
+        f"FROM rows WHERE epoch_us({duck.quoted(column)}) < {bound} OR {duck.quoted(column)} IS NULL", rows=rows
+    )
 
 
 def _difference(should: pa.Table, has: pa.Table) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:

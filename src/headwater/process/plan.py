@@ -114,7 +114,12 @@ def described_part(part: Any) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         fields = {field.name: described_part(getattr(part, field.name)) for field in dataclasses.fields(part)}
         if isinstance(part, Plan):
-            del fields["sql"], fields["oracle"], fields["names"], fields["final"]  # the plan is what counts, not how its text was laid out
+            del (
+                fields["sql"],
+                fields["oracle"],
+                fields["names"],
+                fields["final"],
+            )  # the plan is what counts, not how its text was laid out
         return [type(part).__name__, getattr(part, "revision", None), fields]
     return functions.described(part, described_part) if callable(part) else _value(part)
 

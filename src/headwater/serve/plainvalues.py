@@ -1,4 +1,4 @@
-"""Values of a view as SQLite has them: numbers, text and bytes. Whatever has no such form goes as JSON, and comes back."""
+"""Values of a view as SQLite has them: numbers, text and bytes. What has no such form goes as JSON, and comes back."""
 
 from __future__ import annotations
 
@@ -79,10 +79,14 @@ def _read(value: Any, kind: pa.DataType) -> Any:
         return None
     if pa.types.is_map(kind):
         return [(_read(name, kind.key_type), _read(each, kind.item_type)) for name, each in value]
-    if pa.types.is_list(kind):
-        return [_read(each, kind.value_type) for each in value]
     if pa.types.is_struct(kind):
         return {field.name: _read(value[field.name], field.type) for field in kind}
+    if pa.types.is_nested(kind):
+        return [_read(each, kind.value_type) for each in value]
+    return _read_plain(value, kind)
+
+
+def _read_plain(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_binary(kind):
         return base64.b64decode(value)
     if pa.types.is_timestamp(kind):

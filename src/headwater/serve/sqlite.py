@@ -26,8 +26,8 @@ _ROW = "_row"
 class SqliteStore:
     """Table `rows` has the view's columns, `mark` the one row that says what they cover.
 
-    Key columns may be null, so the key is an index and rows are found with IS, not a primary key. Rows without a key are
-    a bag: each is there as often as it is, and found by a number made of all its values.
+    Key columns may be null, so the key is an index and rows are found with IS, not a primary key. Rows without a key
+    are a bag: each is there as often as it is, and found by a number made of all its values.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, key: tuple[str, ...]) -> None:
@@ -206,7 +206,11 @@ def _opened(path: Path, flags: int = 0) -> Iterator[apsw.Connection]:
 def _net(changes: pa.Table, schema: pa.Schema) -> pa.Table:
     """Equal rows summed, in SQLite's values: what came and went in between is not written at all."""
     values = {name: plain(changes[name].combine_chunks()) for name in schema.names}
-    summed = pa.table({**values, WEIGHT: changes[WEIGHT]}).group_by(schema.names, use_threads=False).aggregate([(WEIGHT, "sum")])
+    summed = (
+        pa.table({**values, WEIGHT: changes[WEIGHT]})
+        .group_by(schema.names, use_threads=False)
+        .aggregate([(WEIGHT, "sum")])
+    )
     summed = summed.rename_columns([WEIGHT if name == f"{WEIGHT}_sum" else name for name in summed.column_names])
     return summed.select([*schema.names, WEIGHT]).filter(pc.not_equal(summed[WEIGHT], 0))
 

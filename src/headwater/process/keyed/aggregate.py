@@ -151,7 +151,8 @@ class Aggregate:
         values.add(changed, hashes)
         self._drop_values(state, f"distinct {place}", values, changed, hashes, before, watermark)
         moved = ", ".join(
-            f"sum((coalesce(b.{name}, 0) + c.{name} > 0)::BIGINT - (coalesce(b.{name}, 0) > 0)::BIGINT)::BIGINT AS {name}"
+            f"sum((coalesce(b.{name}, 0) + c.{name} > 0)::BIGINT - (coalesce(b.{name}, 0) > 0)::BIGINT)::BIGINT"
+            f" AS {name}"
             for name in map(duck.quoted, told.counts)
         )
         keys = duck.columns(self.keys, of="c")

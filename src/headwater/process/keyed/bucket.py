@@ -48,7 +48,7 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Blob]:
         data = pack(rows)
         yield from (Blob(bucket, port, data) for bucket in range(buckets))
     elif not send.key:
-        # Into one bucket; rows of a view that are never taken away again may be in any, and go into one after the other.
+        # Into one bucket; rows of a view that are never taken away again may be in any, and take turns.
         yield Blob(0 if send.node != OUT else rows.num_rows % buckets, port, pack(rows))
     else:
         yield from (Blob(bucket, port, data) for bucket, data in pack_by_key(rows, send.key, buckets))
@@ -71,9 +71,9 @@ def run_batch(
     for port, blobs in sorted(arriving.items()):
         if port == WATERMARK:
             continue
-        node, into = divmod(port, _PORTS)
-        if port >= 0 and plan.nodes[node].level == level:
-            here.setdefault(node, {}).setdefault(into, []).append(unpack(sorted(blobs)))
+        number, into = divmod(port, _PORTS)
+        if port >= 0 and plan.nodes[number].level == level:
+            here.setdefault(number, {}).setdefault(into, []).append(unpack(sorted(blobs)))
         else:
             yield from (Blob(bucket, port, blob) for blob in sorted(blobs))
     for number, node in plan.at(level):

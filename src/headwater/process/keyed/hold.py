@@ -23,7 +23,7 @@ from headwater.records import WEIGHT
 
 @dataclass(frozen=True)
 class Hold:
-    """A row goes on once the watermark is more than `wait` (µs) past its `until`; one without a time goes on at once."""
+    """A row goes on once the watermark is more than `wait` (µs) past its `until`; one without a time does at once."""
 
     input: pa.Schema
     until: str

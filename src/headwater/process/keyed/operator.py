@@ -39,8 +39,8 @@ class Answer:
 class Operator(Protocol):
     """A function of sets: the same state and changes give the same answer, whatever the order of chunks or rows.
 
-    `step` is called at most once a batch and bucket, with the changes of each input port that has any; it may be called again
-    with the same changes on the same earlier state (a retried batch), and must then answer the same rows. What it
+    `step` is called at most once a batch and bucket, with the changes of each input port that has any; it may be called
+    again with the same changes on the same earlier state (a retried batch), and must then answer the same rows. What it
     retracts is what it emitted before. It keeps nothing outside `state`.
 
     `watermark` is the event time in µs that the inputs have reached after this batch: a function of the log, never

@@ -92,8 +92,9 @@ class Recompute:
         names = duck.columns([name for name in kept.shape.schema.names if name != WEIGHT])
         kept.add(
             duck.run(
-                f"SELECT {names}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM (SELECT {names}, -{WEIGHT} AS {WEIGHT} FROM old"
-                f" UNION ALL SELECT {names}, 1 FROM matter) GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
+                f"SELECT {names}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM ("
+                f"SELECT {names}, -{WEIGHT} AS {WEIGHT} FROM old UNION ALL SELECT {names}, 1 FROM matter"
+                f") GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
                 old=old,
                 matter=matter,
             )

@@ -29,8 +29,8 @@ _VERSION = "_version"
 
 @dataclass(frozen=True)
 class Top:
-    """Of the rows that agree in `key` the `most` first by `order`, which leaves no two rows tied that can be told apart:
-    a list for ORDER BY, each with the columns that it speaks of. The answer has the column `rank`, from 1 on."""
+    """Of the rows that agree in `key` the `most` first by `order`, which leaves no two rows tied that can be told
+    apart: a list for ORDER BY, each with the columns that it speaks of. The answer has the column `rank`, from 1 on."""
 
     input: pa.Schema
     key: tuple[str, ...]
@@ -78,7 +78,8 @@ class Top:
     def _first(self, rows: pa.Table, places: Ints, function: str, order: Order) -> pa.Table:
         names = list(dict.fromkeys([*self.key, *(name for _, needs in order for name in needs)]))
         return duck.run(
-            f"SELECT {_PLACE}, {function}() OVER ({window(self.key, order)}) AS r FROM numbered QUALIFY r <= {self.most}",
+            f"SELECT {_PLACE}, {function}() OVER ({window(self.key, order)}) AS r"
+            f" FROM numbered QUALIFY r <= {self.most}",
             numbered=rows.select(names).append_column(_PLACE, pa.array(places)),
         )
 

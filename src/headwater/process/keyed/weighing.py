@@ -23,7 +23,8 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
 def present(rows: pa.Table) -> pa.Table:
     """The rows that are there, each as often as it is, in an order that depends on nothing but them."""
     net = duck.run(
-        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows GROUP BY ALL HAVING sum({WEIGHT}) > 0 ORDER BY ALL",
+        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows"
+        f" GROUP BY ALL HAVING sum({WEIGHT}) > 0 ORDER BY ALL",
         rows=rows,
     )
     times = net[WEIGHT].to_numpy()

@@ -14,6 +14,7 @@ from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, VALUE, Aggregate, Distinct, Extreme, How
 from headwater.process.sql.parse import function_name, sql_type
 from headwater.process.sql.relation import Build, Lazy, Part, Rel, absorbed
+from headwater.process.sql.settling import own
 from headwater.records import WEIGHT
 
 _NUMBERS = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max)
@@ -93,7 +94,9 @@ class Numbers:
         if asked.node.expressions or (asked.distinct and len(counted.expressions) != 1):
             return False
         if counted is None or isinstance(counted, exp.Star | exp.Literal):
-            self.made[asked.name] = duck.quoted(ROWS) if asked.condition is None else duck.quoted(self._counter(condition))
+            self.made[asked.name] = (
+                duck.quoted(ROWS) if asked.condition is None else duck.quoted(self._counter(condition))
+            )
         elif asked.distinct:
             assert asked.argument is not None
             named = self.values.setdefault(asked.argument, [])
@@ -174,9 +177,7 @@ class Numbers:
         until = next((key for key in keys if key in self.rows.bounds), None)
         retain = self.rows.bounds[until] + (self.build.retain or 0) if until is not None else 0
         operator = Aggregate(arriving, keys, tuple(self.how), tuple(distinct), tuple(extremes), until, retain)
-        made = self.build.node(
-            operator, [(port, keys) for port in ports], [arriving], spread_by=[keys] * len(ports)
-        )
+        made = self.build.node(operator, [(port, keys) for port in ports], [arriving], spread_by=[keys] * len(ports))
         columns = (*keys, ROWS, *(name for name, _ in operator.answered))
         sql = f"SELECT {duck.columns(columns)}, {WEIGHT} FROM changes"
         spread = self.build.spread_after(main, keys) if len(ports) == 1 else keys
@@ -188,7 +189,12 @@ class Numbers:
         return f"coalesce(sum({WEIGHT}) FILTER (WHERE {condition}), 0)::BIGINT"
 
     def _sent(
-        self, keys: tuple[str, ...], sums: Sequence[tuple[str, str]], *, value: str | None = None, where: str | None = None
+        self,
+        keys: tuple[str, ...],
+        sums: Sequence[tuple[str, str]],
+        *,
+        value: str | None = None,
+        where: str | None = None,
     ) -> Rel:
         rows = self.rows if value is None else _with(self.rows, VALUE, value)
         texts = [*([duck.columns(keys)] if keys else []), *(f"{text} AS {duck.quoted(name)}" for name, text in sums)]
@@ -238,3 +244,9 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
         return Rel(names, (part,), False, spread=rows.spread, unique=keys, bounds=_kept(rows, keys)), made
     lazy = Lazy(((rows, keys),), f"SELECT {', '.join(texts)} FROM in0 {grouped}", always=not keys)
     return Rel(names, (Part(lazy, "FROM changes"),), False, spread=keys, unique=keys, bounds=_kept(rows, keys)), made
+
+
+def is_grouped(select: exp.Select) -> bool:
+    return select.args.get("group") is not None or any(
+        is_aggregate(node) for item in select.expressions for node in own(item)
+    )

@@ -1,4 +1,4 @@
-"""Two relations become one: on equality in buckets of their own, without one by giving every bucket the smaller side."""
+"""Two relations become one: on equality in buckets of their own, else by giving every bucket the smaller side."""
 
 from __future__ import annotations
 
@@ -48,13 +48,19 @@ def join(
     return _made(build, left, right, left_key, right_key, kind, on)
 
 
-def _keyed(build: Build, rel: Rel, other: Rel, equal: Sequence[Equality], side: Literal["left", "right"]) -> tuple[Rel, tuple[str, ...]]:
+def _keyed(
+    build: Build, rel: Rel, other: Rel, equal: Sequence[Equality], side: Literal["left", "right"]
+) -> tuple[Rel, tuple[str, ...]]:
     """The relation with a column for each equality's side; of types in which equal values are the same."""
     columns = [(name, duck.quoted(name)) for name in rel.columns]
     key = []
     for place, each in enumerate(equal):
         own, its = (each.left, each.right) if side == "left" else (each.right, each.left)
-        kinds = [build.schema(r.project([("x", text)])).field("x").type for r, text in ((rel, own), (other, its)) if _has(r, text)]
+        kinds = [
+            build.schema(r.project([("x", text)])).field("x").type
+            for r, text in ((rel, own), (other, its))
+            if _has(r, text)
+        ]
         plain = own.strip('"')
         if len(set(map(str, kinds))) <= 1 or all(pa.types.is_integer(kind) for kind in kinds):
             if duck.quoted(plain) == own and plain in rel.columns:
@@ -80,7 +86,9 @@ def _common(build: Build, equality: Equality, kinds: Sequence[pa.DataType]) -> s
     if any(pa.types.is_string(kind) for kind in kinds):
         told = " and ".join(str(kind) for kind in kinds)
         refuse(build.view, equality.node, f"{equality.node.sql('duckdb')} compares {told}", do="Cast one of them")
-    return sql_type(build.ask("SELECT CASE WHEN true THEN a ELSE b END AS x FROM sample", sample=sample).field("x").type)
+    return sql_type(
+        build.ask("SELECT CASE WHEN true THEN a ELSE b END AS x FROM sample", sample=sample).field("x").type
+    )
 
 
 def _made(
@@ -104,11 +112,15 @@ def _made(
     both = kind == "inner" and append_only
     operator = Join(schemas[0], schemas[1], left_key, right_key, output, on, _PARTS[kind], net=not both)
     spread = [left_key or left.columns, right_key] if to_all else None
-    made = build.node(operator, [(left, left_key), (right, right_key)], schemas, to_all=[False, to_all], spread_by=spread)
+    made = build.node(
+        operator, [(left, left_key), (right, right_key)], schemas, to_all=[False, to_all], spread_by=spread
+    )
     sql = f"SELECT {output}, {WEIGHT} FROM changes"
     unique = _unique(left, right, left_key, right_key, kind)
     stays = left_key if kind in ("inner", "left", "semi", "anti") and not to_all else None
-    return Rel((*seen, *extra), (Part(made, sql),), append_only and kind != "semi" or both, spread=stays, unique=unique)
+    return Rel(
+        (*seen, *extra), (Part(made, sql),), (append_only and kind != "semi") or both, spread=stays, unique=unique
+    )
 
 
 def _unique(
@@ -154,7 +166,9 @@ def as_of(
     on = " AND ".join([*pairs, f"{later[0]} {later[1]} {later[2]}"])
     method = "ASOF LEFT JOIN" if outer else "ASOF JOIN"
     tied = ", ".join([*map(duck.quoted, right_key), later[2]])
-    first = f"(FROM in1 QUALIFY row_number() OVER (PARTITION BY {tied} ORDER BY {duck.columns(sorted(right.columns))}) = 1)"
+    first = (
+        f"(FROM in1 QUALIFY row_number() OVER (PARTITION BY {tied} ORDER BY {duck.columns(sorted(right.columns))}) = 1)"
+    )
     sql = f"SELECT {duck.columns(output)} FROM in0 AS l {method} {first} AS r ON {on}"
     lazy = Lazy(((left, left_key), (right, right_key)), sql)
     unique = left.unique

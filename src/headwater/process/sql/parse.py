@@ -73,7 +73,9 @@ def resolved(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> exp.Q
 
 def _statement(view: str, sql: str) -> exp.Query:
     try:
-        statements = [statement for statement in sqlglot.parse(_readable(sql), dialect=DIALECT) if statement is not None]
+        statements = [
+            statement for statement in sqlglot.parse(_readable(sql), dialect=DIALECT) if statement is not None
+        ]
     except (ParseError, TokenError) as error:
         detail = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
         raise SqlRefused(
@@ -129,7 +131,12 @@ def _check_tables(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> 
         if not isinstance(table.this, exp.Identifier):
             refuse(view, table, "a table function", do="Read a topic by its name, or TUMBLE, HOP or SESSION of one")
         if table.name not in inputs and table.name not in named:
-            refuse(view, table, f"there is no topic {table.name!r}", do=f"Topics here: {', '.join(name for name in inputs if ' ' not in name)}")
+            refuse(
+                view,
+                table,
+                f"there is no topic {table.name!r}",
+                do=f"Topics here: {', '.join(name for name in inputs if ' ' not in name)}",
+            )
 
 
 def _columns_of(query: exp.Query, inputs: Mapping[str, Source]) -> str:
@@ -139,19 +146,22 @@ def _columns_of(query: exp.Query, inputs: Mapping[str, Source]) -> str:
 
 def sql_type(kind: pa.DataType) -> str:
     """An Arrow type by DuckDB's name."""
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
-    if pa.types.is_unsigned_integer(kind):
-        return {8: "UTINYINT", 16: "USMALLINT", 32: "UINTEGER", 64: "UBIGINT"}[kind.bit_width]
     if pa.types.is_integer(kind):
-        return {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}[kind.bit_width]
+        name = {8: "TINYINT", 16: "SMALLINT", 32: "INTEGER", 64: "BIGINT"}[kind.bit_width]
+        return f"U{name}" if pa.types.is_unsigned_integer(kind) else name
+    if pa.types.is_nested(kind):
+        return _nested_type(kind)
     if pa.types.is_decimal(kind):
         return f"DECIMAL({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind):
-        return f"{sql_type(kind.value_type)}[]"
-    if pa.types.is_struct(kind):
-        return "STRUCT(" + ", ".join(f'"{field.name}" {sql_type(field.type)}' for field in kind) + ")"
-    if pa.types.is_map(kind):
-        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
     named = {"string": "VARCHAR", "bool": "BOOLEAN", "binary": "BLOB", "date32[day]": "DATE", "float": "FLOAT"}
     return named.get(str(kind), "DOUBLE")
+
+
+def _nested_type(kind: pa.DataType) -> str:
+    if pa.types.is_map(kind):
+        return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
+    if pa.types.is_struct(kind):
+        return "STRUCT(" + ", ".join(f'"{field.name}" {sql_type(field.type)}' for field in kind) + ")"
+    return f"{sql_type(kind.value_type)}[]"

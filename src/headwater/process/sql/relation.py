@@ -183,7 +183,9 @@ class Build:
         operator = Latest(arriving, spec.key, time=spec.time, by="log", retain=None)
         known = next((each for each in self._made if each.operator == operator), None)
         if known is None:
-            rows = Rel(tuple(arriving.names), (Part(origin, f"SELECT {duck.columns(arriving.names)} FROM {CHANGES}"),), True)
+            rows = Rel(
+                tuple(arriving.names), (Part(origin, f"SELECT {duck.columns(arriving.names)} FROM {CHANGES}"),), True
+            )
             known = self.node(operator, [(rows, spec.key)], [arriving])
         sql = f"SELECT {duck.columns(spec.schema.names)}, {WEIGHT} FROM {CHANGES}"
         made = Rel(tuple(spec.schema.names), (Part(known, sql),), False, spread=spec.key, unique=spec.key)
@@ -273,7 +275,9 @@ class Build:
         """The columns' types, without the weight."""
         part = rel.parts[0]
         if isinstance(part.origin, Lazy):
-            samples = {f"in{place}": self.schema(each).empty_table() for place, (each, _) in enumerate(part.origin.inputs)}
+            samples = {
+                f"in{place}": self.schema(each).empty_table() for place, (each, _) in enumerate(part.origin.inputs)
+            }
             return self.ask(absorbed(part.origin, part.sql), **samples)
         made = self.ask(part.sql, **{CHANGES: part.origin.schema.empty_table()})
         return made.remove(made.get_field_index(WEIGHT)) if WEIGHT in made.names else made
@@ -308,16 +312,13 @@ def _base(name: str) -> str:
 
 def absorbed(lazy: Lazy, sql: str) -> str:
     """The lazy query with the linear one that follows it, as one query without weights."""
-    return (
-        f"SELECT * EXCLUDE ({WEIGHT}) FROM (WITH {CHANGES} AS (SELECT *, 1::BIGINT AS {WEIGHT} FROM ({lazy.sql})) {sql})"
-    )
+    following = f"WITH {CHANGES} AS (SELECT *, 1::BIGINT AS {WEIGHT} FROM ({lazy.sql})) {sql}"
+    return f"SELECT * EXCLUDE ({WEIGHT}) FROM ({following})"
 
 
 def _net(sql: str) -> str:
     """What an operator takes away and gives back is no change, if the columns that differ are not selected."""
-    return (
-        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({sql}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
-    )
+    return f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({sql}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
 
 
 def _stays(rel: Rel, key: tuple[str, ...], *, alone: bool) -> bool:

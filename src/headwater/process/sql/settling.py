@@ -18,10 +18,10 @@ def settled(view: str, query: exp.Query) -> exp.Query:
         _group_by_all(select)
         _distinct_on(view, select)
     for node in list(query.find_all(exp.AnyValue)):
-        whole = node.parent if isinstance(node.parent, exp.IgnoreNulls) else node
+        whole: exp.Expr = node.parent if isinstance(node.parent, exp.IgnoreNulls) else node
         whole.replace(exp.Min(this=node.this))
-    for node in list(query.find_all(*_ORDERED)):
-        _settle_aggregate(node)
+    for ordered in list(query.find_all(*_ORDERED)):
+        _settle_aggregate(ordered)
     for select in list(query.find_all(exp.Select)):
         seen = _seen(select)
         for window in [node for node in own(select) if isinstance(node, exp.Window)]:
@@ -61,7 +61,16 @@ def _settle(window: exp.Window, seen: list[exp.Expr]) -> None:
         return
     spec = window.args.get("spec")
     by_rows = spec is not None and spec.args.get("kind") == "ROWS"
-    ranked = function_name(window.this) in ("row_number", "rownumber", "ntile", "lag", "lead", "first_value", "last_value", "nth_value")
+    ranked = function_name(window.this) in (
+        "row_number",
+        "rownumber",
+        "ntile",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+    )
     order = window.args.get("order")
     if not (by_rows or ranked or (spec is not None and spec.args.get("kind") == "GROUPS")):
         return
@@ -96,9 +105,7 @@ def _group_by_all(select: exp.Select) -> None:
     from headwater.process.sql.aggregates import is_aggregate
 
     plain = [
-        item.unalias().copy()
-        for item in select.expressions
-        if not any(is_aggregate(node) for node in item.walk())
+        item.unalias().copy() for item in select.expressions if not any(is_aggregate(node) for node in item.walk())
     ]
     select.set("group", exp.Group(expressions=plain))
 
@@ -113,11 +120,14 @@ def _distinct_on(view: str, select: exp.Select) -> None:
     by_name = {item.alias_or_name: item.unalias() for item in select.expressions}
 
     def meant(node: exp.Expr) -> exp.Expr:
-        return node.transform(
-            lambda part: by_name[part.name].copy()
-            if isinstance(part, exp.Column) and not part.table and part.name in by_name
-            else part
+        moved: exp.Expr = node.transform(
+            lambda part: (
+                by_name[part.name].copy()
+                if isinstance(part, exp.Column) and not part.table and part.name in by_name
+                else part
+            )
         )
+        return moved
 
     on = distinct.args["on"]
     keys = [meant(each.copy()) for each in (on.expressions if isinstance(on, exp.Tuple) else [on])]

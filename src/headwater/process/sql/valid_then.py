@@ -1,8 +1,8 @@
 """What was valid then: `JOIN rates FOR SYSTEM_TIME AS OF orders.at AS r ON orders.country = r.country`.
 
 Each row is joined with the version of the table's row that had begun last, by the table's own event time, when the row
-happened. A version that becomes known later corrects what was joined without it. Written out it is an ASOF JOIN with all
-rows that the table ever had.
+happened. A version that becomes known later corrects what was joined without it. Written out it is an ASOF JOIN with
+all rows that the table ever had.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def written_out(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> No
         if not isinstance(join, exp.Join) or source is None:
             refuse(view, table, "FOR SYSTEM_TIME outside of a join with a table", do="Join a table of this app with it")
         if source.time is None:
-            refuse(view, table, f"{table.name!r} does not say since when its rows are valid", do="Declare it with time=")
+            refuse(
+                view, table, f"{table.name!r} does not say since when its rows are valid", do="Declare it with time="
+            )
         alias = table.alias_or_name
         known = exp.GTE(this=version.expression.copy(), expression=exp.column(source.time, alias))
         join.set("on", exp.and_(join.args["on"], known) if join.args.get("on") else known)

@@ -54,7 +54,9 @@ def _in_from(view: str, table: exp.Table) -> None:
     spans = [_micros(view, each) for each in arguments[least - (2 if kind == "hop" else 1) - 0 :]][-2:]
     if kind == "tumble":
         start = _floor(time, spans[-1])
-        rows = _with_columns(inner, {START: _bound(start, time, spans[-1]), END: _bound(_end(start, spans[-1]), time, 0)})
+        rows = _with_columns(
+            inner, {START: _bound(start, time, spans[-1]), END: _bound(_end(start, spans[-1]), time, 0)}
+        )
     elif kind == "hop":
         slide, size = _micros(view, arguments[2]), _micros(view, arguments[3])
         rows = _hop(inner, time, slide, size)
@@ -70,12 +72,12 @@ def _with_columns(source: exp.Expr, columns: dict[str, exp.Expr]) -> exp.Select:
 def _hop(source: exp.Expr, time: exp.Expr, slide: int, size: int) -> exp.Select:
     last = f"({_floor_sql(_sql(time), slide)})"
     starts = f"unnest(range({last} - {(-(-size // slide) - 1) * slide}, {last} + 1, {slide}))"
-    inner = exp.select("*", exp.alias_(exp.maybe_parse(starts, dialect=DIALECT), "_start")).from_(source)
-    within = exp.maybe_parse(f"epoch_us({_sql(time)}) < _start + {size}", dialect=DIALECT)
+    inner = exp.select("*", exp.alias_(_parsed(starts), "_start")).from_(source)
+    within = _parsed(f"epoch_us({_sql(time)}) < _start + {size}")
     chosen = exp.select(
         exp.Star(except_=[exp.to_identifier("_start")]),
-        exp.alias_(_bound(exp.maybe_parse("make_timestamptz(_start)", dialect=DIALECT), time, size), START),
-        exp.alias_(_bound(exp.maybe_parse(f"make_timestamptz(_start + {size})", dialect=DIALECT), time, 0), END),
+        exp.alias_(_bound(_parsed("make_timestamptz(_start)"), time, size), START),
+        exp.alias_(_bound(_parsed(f"make_timestamptz(_start + {size})"), time, 0), END),
     ).from_(inner.subquery("_hopping"))
     return chosen.where(within) if size % slide else chosen
 
@@ -87,14 +89,13 @@ def _session(source: exp.Expr, time: exp.Expr, key: list[exp.Expr], gap: int) ->
     begins = f"CASE WHEN epoch_us({at}) - {before} <= {gap} THEN 0 ELSE 1 END"
     number = f"sum(_begins) OVER (PARTITION BY {keys} ORDER BY {at} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     whole = f"OVER (PARTITION BY {keys}, _session)"
-    parsed = lambda text: exp.maybe_parse(text, dialect=DIALECT)  # noqa: E731
-    one = exp.select("*", exp.alias_(parsed(begins), "_begins")).from_(source)
-    two = exp.select("*", exp.alias_(parsed(number), "_session")).from_(one.subquery("_sessions1"))
+    one = exp.select("*", exp.alias_(_parsed(begins), "_begins")).from_(source)
+    two = exp.select("*", exp.alias_(_parsed(number), "_session")).from_(one.subquery("_sessions1"))
     hidden = [exp.to_identifier("_begins"), exp.to_identifier("_session")]
     return exp.select(
         exp.Star(except_=hidden),
-        exp.alias_(parsed(f"min({at}) {whole}"), START),
-        exp.alias_(parsed(f"make_timestamptz(epoch_us(max({at}) {whole}) + {gap})"), END),
+        exp.alias_(_parsed(f"min({at}) {whole}"), START),
+        exp.alias_(_parsed(f"make_timestamptz(epoch_us(max({at}) {whole}) + {gap})"), END),
     ).from_(two.subquery("_sessions2"))
 
 
@@ -159,7 +160,7 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def _floor(time: exp.Expr, size: int) -> exp.Expr:
-    return exp.maybe_parse(f"make_timestamptz({_floor_sql(_sql(time), size)})", dialect=DIALECT)
+    return _parsed(f"make_timestamptz({_floor_sql(_sql(time), size)})")
 
 
 def _floor_sql(time: str, size: int) -> str:
@@ -174,7 +175,7 @@ def _bound(node: exp.Expr, time: exp.Expr, span: int) -> exp.Expr:
 
 
 def _end(start: exp.Expr, size: int) -> exp.Expr:
-    return exp.maybe_parse(f"make_timestamptz(epoch_us({_sql(start)}) + {size})", dialect=DIALECT)
+    return _parsed(f"make_timestamptz(epoch_us({_sql(start)}) + {size})")
 
 
 def _micros(view: str, span: exp.Expr) -> int:
@@ -185,8 +186,15 @@ def _micros(view: str, span: exp.Expr) -> int:
         refuse(view, span, f"{_sql(span)} is no span of time", do="Write INTERVAL '10 seconds'")
     row = told.to_pylist()[0]
     if row["months"] or not row["us"] or row["us"] <= 0:
-        refuse(view, span, f"{_sql(span)} has no fixed length above zero", do="Count in days, hours, minutes or seconds")
+        refuse(
+            view, span, f"{_sql(span)} has no fixed length above zero", do="Count in days, hours, minutes or seconds"
+        )
     return int(row["us"])
+
+
+def _parsed(text: str) -> exp.Expr:
+    parsed: exp.Expr = exp.maybe_parse(text, dialect=DIALECT)
+    return parsed
 
 
 def _sql(node: exp.Expr) -> str:

@@ -1,8 +1,4 @@
-"""Queries of every construct that a view may have, over the topics of `changes.py`."""
-
-from __future__ import annotations
-
-QUERIES = """
+-- Queries of every construct that a view may have, over the topics of changes.py.
 SELECT page, count(*) AS views FROM clicks GROUP BY page;
 SELECT page, count(n) AS c, count(DISTINCT user_id) AS d, count(DISTINCT n) AS e FROM clicks GROUP BY page;
 SELECT page, n, count(*) * 2 + 1 AS odd FROM clicks WHERE n > 2 GROUP BY page, n HAVING count(*) > 1;
@@ -89,4 +85,3 @@ SELECT u.country, count(*) AS c FROM users u GROUP BY u.country HAVING count(*) 
 SELECT u.country, c.page, count(*) n FROM users u FULL JOIN clicks c USING (user_id) GROUP BY u.country, c.page;
 SELECT c.id, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = u.country;
 SELECT c.id, c.n, r.rate FROM clicks c LEFT JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = CASE WHEN c.n > 2 THEN 'de' ELSE 'fr' END
-"""
