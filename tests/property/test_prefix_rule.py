@@ -40,7 +40,8 @@ def follow(query: str, seed: int, batches: int) -> None:
     for prefix in prefixes(seed, batches):
         emitted = bench.push(prefix.pushed)
         assert bench.again().equals(emitted), "a batch that runs twice must say the same"
-        _no_row_comes_and_goes(emitted)
+        if plan.key:
+            _no_row_comes_and_goes(emitted)
         if any(rows.num_rows for rows in bench.output):  # a total over nothing begins with the first record
             assert found(bench) == answer(plan.oracle, prefix.held)
 

@@ -71,8 +71,8 @@ def test_of_rows_that_are_only_added_the_first_ones_are_kept() -> None:
     ranked = (
         "SELECT page, at, r FROM (SELECT *, row_number() OVER (PARTITION BY page ORDER BY at DESC) AS r FROM clicks)"
     )
-    assert plan(f"{ranked} WHERE r <= 3").nodes[0].operator.keep is not None
-    assert plan(ranked).nodes[0].operator.keep is None
+    assert operators(plan(f"{ranked} WHERE r <= 3")) == [("Top", 0)]
+    assert operators(plan(ranked)) == [("Recompute", 0)]
 
 
 def test_counts_are_added_up_before_rows_travel() -> None:

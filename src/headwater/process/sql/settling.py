@@ -22,11 +22,23 @@ def settled(view: str, query: exp.Query) -> exp.Query:
         whole.replace(exp.Min(this=node.this))
     for ordered in list(query.find_all(*_ORDERED)):
         _settle_aggregate(ordered)
+    for limited in list(query.find_all(exp.Query)):
+        _settle_limit(limited)
     for select in list(query.find_all(exp.Select)):
         seen = _seen(select)
         for window in [node for node in own(select) if isinstance(node, exp.Window)]:
             _settle(window, seen)
     return query
+
+
+def _settle_limit(query: exp.Query) -> None:
+    """The first rows: of those that tie, by all columns."""
+    if query.args.get("limit") is None and query.args.get("offset") is None:
+        return
+    order = query.args.get("order") or exp.Order(expressions=[])
+    named = {each.this.name for each in order.expressions if isinstance(each.this, exp.Column)}
+    more = [exp.Ordered(this=exp.column(name), nulls_first=False) for name in query.named_selects if name not in named]
+    query.set("order", exp.Order(expressions=[*order.expressions, *more]))
 
 
 def _settle_aggregate(node: exp.Expr) -> None:
