@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwater.clock import Clock, system_clock
-from headwater.durations import Duration, micros
-from headwater.errors import BadName, TopicNotFound, UsageError, ViewNotFound
+from headwater.durations import Duration, lateness, micros
+from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
@@ -112,11 +112,11 @@ class App:
         """
         self._new(name, "view")
         from headwater.process.keyed.lane import KeyedLane
-        from headwater.process.sql.planner import plan_view
+        from headwater.process.sql.planner import plan_view, sql_of
 
         inputs = self._inputs()
         kept = None if retain is None else micros(retain, what="retain", zero=True)
-        plan = plan_view(name, self._text(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
+        plan = plan_view(name, sql_of(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
         timed = tuple(
             read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time
         )
@@ -274,15 +274,6 @@ class App:
         limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
         self._running.derived[lane.name] = Derived(lane, view, start, limits)
 
-    def _text(self, name: str, sql: str | Path) -> str:
-        """A query as it is, or read from its file."""
-        if isinstance(sql, str) and not (sql.endswith(".sql") and "\n" not in sql and " " not in sql.strip()):
-            return sql
-        try:
-            return Path(sql).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(what=f"the SQL of view {name!r}: {sql}: {error}", do="Name a file of text") from None
-
     def _inputs(self) -> dict[str, TopicSpec]:
         """What a query can read: everything that is declared so far and says its columns."""
         found = {name: topic.spec for name, topic in self._topics.items()}
@@ -328,19 +319,7 @@ class App:
     def _lateness(
         self, streams: tuple[str, ...], given: Duration | Mapping[str, Duration] | None, name: str
     ) -> tuple[tuple[str, int], ...]:
-        if given is None:
-            return ()
-        by_topic = dict(given) if isinstance(given, Mapping) else dict.fromkeys(streams, given)
-        lateness = []
-        for topic, duration in by_topic.items():
-            spec = self._known(topic)
-            if topic not in streams or spec is None or spec.time is None:
-                raise UsageError(
-                    what=f"stream {name!r} has a lateness for {topic!r}, which is no input with an event time",
-                    do="Declare that topic with time='...'",
-                )
-            lateness.append((topic, micros(duration, what="lateness", zero=True)))
-        return tuple(lateness)
+        return lateness(streams, given, of=name, known=self._known)
 
     # --- running ---
 
@@ -389,24 +368,11 @@ class App:
 
     def plan(self, name: str) -> Plan:
         """How a view is kept up to date, as operators."""
-        lane = self._running.derived[name].lane if name in self.views else None
-        plan: Plan | None = getattr(lane, "plan", None)
-        if plan is None:
-            raise ViewNotFound(view=name, known=self.views)
-        return plan
+        return self._running.plan(name)
 
     def audit(self) -> list[Audited]:
         """Each SQL view as DuckDB computes it over the log, as far as the view covers it, against what the view has."""
-        from headwater.process.audit import audit
-        from headwater.process.keyed.lane import KeyedLane
-
-        found = []
-        for name in self.views:
-            if self._running.versions.current(name) is not None:
-                made = self._running.current(name)
-                if isinstance(made.lane, KeyedLane):
-                    found.append(audit(self.log, made.lane, topic=made.topic, producer=made.producer))
-        return [each for each in found if each is not None]
+        return self._running.audit()
 
     def skip(self, name: str) -> Progress | None:
         """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None: there is none."""

@@ -16,21 +16,27 @@ from headwater.process.sql.planner import plan_view
 from headwater.testing import PlanBench
 from tests.property.changes import INPUTS, answer, bag, prefixes
 
-FAMILY = [query.strip() for query in Path(__file__).with_name("queries.sql").read_text().split(";")]
-QUICK = FAMILY[::9]
+NAMED = {
+    name: query.strip()
+    for name, _, query in (
+        each.strip().removeprefix("-- ").partition("\n")
+        for each in Path(__file__).with_name("queries.sql").read_text().split("\n", 1)[1].split(";\n")
+    )
+}
+QUICK = list(NAMED)[::9]
 SEEDS = int(os.environ.get("HEADWATER_SEEDS", "1"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", [query for query in FAMILY if query not in QUICK])
-def test_after_every_prefix_the_view_is_the_answer_over_it(query: str) -> None:
+@pytest.mark.parametrize("name", [name for name in NAMED if name not in QUICK])
+def test_after_every_prefix_the_view_is_the_answer_over_it(name: str) -> None:
     for _ in range(SEEDS):
-        follow(query, random.randrange(1_000_000), 6)
+        follow(NAMED[name], random.randrange(1_000_000), 6)
 
 
-@pytest.mark.parametrize("query", QUICK)
-def test_after_some_prefixes_the_view_is_the_answer_over_it(query: str) -> None:
-    follow(query, random.randrange(1_000_000), 3)
+@pytest.mark.parametrize("name", QUICK)
+def test_after_some_prefixes_the_view_is_the_answer_over_it(name: str) -> None:
+    follow(NAMED[name], random.randrange(1_000_000), 3)
 
 
 def follow(query: str, seed: int, batches: int) -> None:
@@ -63,12 +69,11 @@ def test_the_rule_catches_an_operator_that_forgets_to_retract(monkeypatch: pytes
     forgetful = lambda self, wanted: self.shape.stored.empty_table()  # noqa: E731
     monkeypatch.setattr(arrangement.Arrangement, "newest", forgetful)
     with pytest.raises(AssertionError):
-        follow(FAMILY[0], 1, 12)
+        follow(NAMED["count"], 1, 12)
 
 
 def test_the_rule_catches_a_join_that_forgets_what_came_before(monkeypatch: pytest.MonkeyPatch) -> None:
     forgetful = lambda self, wanted: self.shape.schema.empty_table()  # noqa: E731
     monkeypatch.setattr(arrangement.Arrangement, "gather", forgetful)
-    joining = next(query for query in FAMILY if "LEFT JOIN" in query)
     with pytest.raises(AssertionError):
-        follow(joining, 1, 12)
+        follow(NAMED["left-join"], 1, 12)

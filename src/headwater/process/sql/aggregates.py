@@ -199,7 +199,7 @@ class Numbers:
         rows = self.rows if value is None else _with(self.rows, VALUE, value)
         texts = [*([duck.columns(keys)] if keys else []), *(f"{text} AS {duck.quoted(name)}" for name, text in sums)]
         condition = f" WHERE {where}" if where else ""
-        grouped = f" GROUP BY {duck.columns(keys)}" if keys else " HAVING count(*) > 0"
+        grouped = f" GROUP BY {duck.columns(keys)}" if keys else ""
         form = f"SELECT {', '.join(texts)} FROM ({{}}){condition}{grouped}"
         before, _, behind = form.partition("{}")
         made = self.build.made(rows)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
 
-from headwater.errors import SqlRefused
+from headwater.errors import SqlRefused, UsageError
 from headwater.log.spec import TopicSpec
 from headwater.process.keyed.hold import Hold
 from headwater.process.plan import CHANGES, Plan
@@ -20,6 +21,16 @@ from headwater.process.sql.valid_then import with_ties_broken
 from headwater.records import WEIGHT, is_key_type
 
 Emit = Literal["changes", "final"]
+
+
+def sql_of(view: str, sql: str | Path) -> str:
+    """A query as it is, or read from its file."""
+    if isinstance(sql, str) and not (sql.endswith(".sql") and " " not in sql and "\n" not in sql):
+        return sql
+    try:
+        return Path(sql).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(what=f"the SQL of view {view!r}: {error}", do="Name a file of text") from None
 
 
 def plan_view(
