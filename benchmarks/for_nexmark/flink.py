@@ -7,12 +7,12 @@
 PyFlink is only the remote control: queries are SQL and run in Java. See `flink_install` for where it comes from.
 
 Of the sources that were tried, Parquet without compression was the fastest, if not by much: 0.92 million bids, all
-columns, into nothing in 0.39 s, with Snappy 0.51, CSV 0.51 (and that without a watermark), ORC 1.1 s. Each is the better
-of two warm runs on two cores that others used too, whose other run was up to three times slower.
+columns, into nothing in 0.39 s, with Snappy 0.51, CSV 0.51 (and that without a watermark), ORC 1.1 s. Each is the
+better of two warm runs on two cores that others used too, whose other run was up to three times slower.
 
-Bids are dealt to one file a task, which reads it from start to end, so that event time goes up in each task and no row is
-late. The small topics have one file, and the second task nothing to read of them: with two, the faster task might read
-both, the second one late.
+Bids are dealt to one file a task, which reads it from start to end, so that event time goes up in each task and no row
+is late. The small topics have one file, and the second task nothing to read of them: with two, the faster task might
+read both, the second one late.
 """
 
 from __future__ import annotations
