@@ -15,8 +15,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 from for_nexmark.flink import Flink, write_files
 from for_nexmark.flink_install import FlinkFailed
 from headwater.process import duck

@@ -34,7 +34,8 @@ def main() -> None:
         try:
             _tell(answers, {"answer": DOING[wish.pop("do")](environment, **wish)})
         except Exception:  # noqa: BLE001
-            _tell(answers, {"error": traceback.format_exc()})
+            lines = traceback.format_exc().splitlines()
+            _tell(answers, {"error": "\n".join(line for line in lines if not line.startswith("\tat "))})
 
 
 def _tell(answers: IO[str], answer: dict[str, Any]) -> None:
