@@ -79,7 +79,7 @@ class Run:
         last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink(missing_ok=True)
-        shutil.rmtree(self.home / "cache")  # and the local copy of the state is lost
+        shutil.rmtree(self.home / "cache", ignore_errors=True)  # and the local copy of the state is lost
         self.start()
 
 
