@@ -21,7 +21,7 @@ from headwater.process.job import Job
 from headwater.process.keyed.lane import KeyedLane
 from headwater.process.keyed.latest import Latest
 from headwater.process.pipeline import Pipeline
-from headwater.process.plan import CHANGES, Level, Plan, Read
+from headwater.process.plan import CHANGES, Node, Plan, Read, Send
 from headwater.process.session import spark_session
 from headwater.process.source import Limits
 from headwater.process.sql.planner import plan_view
@@ -87,9 +87,9 @@ def latest_price() -> Plan:
     order = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
     kept = pa.schema([("user_id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("price", pa.float64())])
     key = ("user_id",)
-    read = Read("clicks", tuple(kept.names), f"SELECT * FROM {CHANGES}", key, metadata=True)
+    read = Read("clicks", tuple(kept.names), (Send(f"SELECT * FROM {CHANGES}", key, node=0),), metadata=True)
     operator = Latest(pa.schema([*kept, *order]), key, time="at", by="time")
-    return Plan("newest", "", (read,), (Level(operator, None, key),), kept, key)
+    return Plan("newest", "", (read,), (Node(operator, 0, (Send(None, key),)),), kept, key)
 
 
 def loads(app: hw.App, spark: SparkSession, lanes: Sequence[KeyedLane], sizes: Sizes) -> dict[str, Any]:

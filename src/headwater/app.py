@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from headwater.clock import Clock, system_clock
-from headwater.durations import Duration, micros
+from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
@@ -18,11 +19,13 @@ from headwater.serve.view import View, ViewSpec
 
 if TYPE_CHECKING:
     from headwater.log.protocol import Progress
+    from headwater.process.audit import Audited
     from headwater.process.changes import Change
     from headwater.process.frames.lane import Mode
     from headwater.process.keyed.lane import KeyedLane
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Start
+    from headwater.process.plan import Plan
     from headwater.process.version import Version
 
 Key = str | tuple[str, ...] | list[str] | None
@@ -90,15 +93,35 @@ class App:
         return topic
 
     def view(
-        self, name: str, *, sql: str, key: Key = None, max_rows: int | None = None, max_bytes: int | None = None
+        self,
+        name: str,
+        *,
+        sql: str | Path,
+        key: Key = None,
+        retain: Duration | None = None,
+        emit: Literal["changes", "final"] = "changes",
+        max_rows: int | None = None,
+        max_bytes: int | None = None,
     ) -> View:
-        """A view: the answer to `sql` over this app's topics, kept up to date while the app runs."""
+        """A view: the answer to `sql` over this app's topics, streams and views, kept up to date while the app runs.
+
+        `sql` is a query, or the path of a file with one. `key` are columns that no two rows agree in; without, they are
+        what the query groups by, and if that is not selected the view is a bag of rows, which `get` cannot ask for.
+        With `retain`, records correct the view for that long in event time: what comes later goes to `<name>.late`, and
+        state that nothing can change any more is dropped. emit="final" holds each window back until then.
+        """
         self._new(name, "view")
         from headwater.process.keyed.lane import KeyedLane
-        from headwater.process.sql.planner import plan_view
+        from headwater.process.sql.planner import plan_view, sql_of
 
-        plan = plan_view(name, sql, {topic.name: topic.spec for topic in self._topics.values()}, key=_names(key))
-        return self._declare_view(KeyedLane(plan), max_rows=max_rows, max_bytes=max_bytes)
+        inputs = self._inputs()
+        kept = None if retain is None else micros(retain, what="retain", zero=True)
+        plan = plan_view(name, sql_of(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
+        timed = tuple(
+            read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time
+        )
+        lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
+        return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 
     def latest(
         self,
@@ -251,6 +274,16 @@ class App:
         limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
         self._running.derived[lane.name] = Derived(lane, view, start, limits)
 
+    def _inputs(self) -> dict[str, TopicSpec]:
+        """What a query can read: everything that is declared so far and says its columns."""
+        found = {name: topic.spec for name, topic in self._topics.items()}
+        for name in self._running.derived:
+            with suppress(UsageError):
+                spec = self._known(name)
+                if spec is not None:
+                    found[name] = spec
+        return found
+
     def _known(self, name: str) -> TopicSpec | None:
         """The topic of that name, if it is declared, here or by an earlier run."""
         if name in self._topics:
@@ -286,19 +319,7 @@ class App:
     def _lateness(
         self, streams: tuple[str, ...], given: Duration | Mapping[str, Duration] | None, name: str
     ) -> tuple[tuple[str, int], ...]:
-        if given is None:
-            return ()
-        by_topic = dict(given) if isinstance(given, Mapping) else dict.fromkeys(streams, given)
-        lateness = []
-        for topic, duration in by_topic.items():
-            spec = self._known(topic)
-            if topic not in streams or spec is None or spec.time is None:
-                raise UsageError(
-                    what=f"stream {name!r} has a lateness for {topic!r}, which is no input with an event time",
-                    do="Declare that topic with time='...'",
-                )
-            lateness.append((topic, micros(duration, what="lateness", zero=True)))
-        return tuple(lateness)
+        return lateness(streams, given, of=name, known=self._known)
 
     # --- running ---
 
@@ -344,6 +365,14 @@ class App:
             master=master,
             say=say or (lambda text: None),
         )
+
+    def plan(self, name: str) -> Plan:
+        """How a view is kept up to date, as operators."""
+        return self._running.plan(name)
+
+    def audit(self) -> list[Audited]:
+        """Each SQL view as DuckDB computes it over the log, as far as the view covers it, against what the view has."""
+        return self._running.audit()
 
     def skip(self, name: str) -> Progress | None:
         """Give up the batch at which a view or stream stopped: its records go to `<name>.dead`. None: there is none."""

@@ -6,9 +6,11 @@ Spark reads such text itself, but tells of a wrong one late and in its own words
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from headwater.errors import BadFrame
+from headwater.errors import BadFrame, UsageError
+from headwater.log.spec import TopicSpec
 
 _UNITS = {
     "microsecond": 1,
@@ -45,3 +47,26 @@ def micros(text: Duration, *, what: str, zero: bool = False) -> int:
 def spark_text(length: int) -> str:
     """The length in the words that Spark's functions take."""
     return f"{length} microseconds"
+
+
+def lateness(
+    streams: tuple[str, ...],
+    given: Duration | Mapping[str, Duration] | None,
+    *,
+    of: str,
+    known: Callable[[str], TopicSpec | None],
+) -> tuple[tuple[str, int], ...]:
+    """How late records of each stream may be, in µs: one for all, or by topic; only what has an event time can be."""
+    if given is None:
+        return ()
+    by_topic = dict(given) if isinstance(given, Mapping) else dict.fromkeys(streams, given)
+    found = []
+    for topic, duration in by_topic.items():
+        spec = known(topic)
+        if topic not in streams or spec is None or spec.time is None:
+            raise UsageError(
+                what=f"{of!r} has a lateness for {topic!r}, which is no input with an event time",
+                do="Declare that topic with time='...'",
+            )
+        found.append((topic, micros(duration, what="lateness", zero=True)))
+    return tuple(found)

@@ -25,8 +25,10 @@ from headwater.serve.view import View
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.process.audit import Audited
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Pipeline, Start, Status
+    from headwater.process.plan import Plan
     from headwater.process.source import Limits
 
 Say = Callable[[str], None]
@@ -87,6 +89,25 @@ class Running:
             assert made is not None
             spec = made
         return SqliteStore(version.store(self.folder), spec.schema, spec.key)
+
+    def plan(self, name: str) -> Plan:
+        plan: Plan | None = getattr(self.derived[name].lane, "plan", None) if name in self.views else None
+        if plan is None:
+            raise ViewNotFound(view=name, known=self.views)
+        return plan
+
+    def audit(self) -> list[Audited]:
+        """Each SQL view that has run, against DuckDB."""
+        from headwater.process.audit import audit
+        from headwater.process.keyed.lane import KeyedLane
+
+        made = [self.current(name) for name in self.views if self.versions.current(name) is not None]
+        audited = [
+            audit(self.log, each.lane, topic=each.topic, producer=each.producer)
+            for each in made
+            if isinstance(each.lane, KeyedLane)
+        ]
+        return [each for each in audited if each is not None]
 
     def serve(self, version: Version) -> None:
         """The view answers from that version's store."""

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -125,3 +126,47 @@ def test_a_damaged_file_is_told(tmp_path: Path) -> None:
     (tmp_path / "v.db").write_bytes(b"this is no database " * 300)
     with pytest.raises(Corrupt, match="the store in .*v.db is damaged"):
         SqliteStore(tmp_path / "v.db", SCHEMA, ("page",))
+
+
+def test_rows_without_a_key_are_there_as_often_as_they_are(tmp_path: Path) -> None:
+    bag = SqliteStore(tmp_path / "bag.db", SCHEMA, ())
+    bag.apply(changes(row("/a", 1), row("/a", 1, 2), row(None, 2)), mark(1))
+    assert rows_of(bag) == without_weight(row("/a", 1), row("/a", 1), row("/a", 1), row(None, 2))
+    bag.apply(changes(row("/a", 1, -2), row(None, 2, -1), row("/b", 3)), mark(2))
+    assert rows_of(bag) == without_weight(row("/a", 1), row("/b", 3))
+    with pytest.raises(BadKey, match="have no key to ask for them by"):
+        bag.get(("/a",))
+    bag.close()
+
+
+NESTED = pa.schema(
+    [
+        ("k", pa.int64()),
+        ("price", pa.decimal128(38, 2)),
+        ("tags", pa.list_(pa.string())),
+        (
+            "who",
+            pa.struct([("name", pa.string()), ("since", pa.timestamp("us", "UTC")), ("paid", pa.decimal128(9, 3))]),
+        ),
+        ("counts", pa.map_(pa.date32(), pa.binary())),
+    ]
+)
+
+
+def test_decimals_and_nested_values_come_back_as_they_were(tmp_path: Path) -> None:
+    since = datetime.datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=datetime.UTC)
+    one = {
+        "k": 1,
+        "price": Decimal("12345678901234567890.12"),
+        "tags": ["a", None, "ü"],
+        "who": {"name": "x", "since": since, "paid": Decimal("0.125")},
+        "counts": [(since.date(), b"\x00\xff")],
+    }
+    two = {"k": 2, "price": None, "tags": [], "who": None, "counts": None}
+    nested = SqliteStore(tmp_path / "nested.db", NESTED, ("k",))
+    stored = NESTED.append(pa.field("_weight", pa.int64()))
+    nested.apply(pa.Table.from_pylist([{**each, "_weight": 1} for each in (one, two)], stored), mark(1))
+    assert nested.read()[0].equals(pa.Table.from_pylist([one, two], NESTED))
+    nested.apply(pa.Table.from_pylist([{**one, "_weight": -1}], stored), mark(2))
+    assert nested.read()[0].to_pylist() == [two]
+    nested.close()

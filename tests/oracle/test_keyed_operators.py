@@ -21,7 +21,7 @@ from headwater.process.keyed.inspect import summary
 from headwater.process.keyed.lane import KeyedLane
 from headwater.process.keyed.latest import Latest
 from headwater.process.pipeline import Pipeline
-from headwater.process.plan import CHANGES, Level, Plan, Read
+from headwater.process.plan import CHANGES, Node, Plan, Read, Send
 from headwater.records import DELETED, OFFSET, PARTITION, schema_of
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Run:
         last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink(missing_ok=True)
-        shutil.rmtree(self.home / "cache")  # and the local copy of the state is lost
+        shutil.rmtree(self.home / "cache", ignore_errors=True)  # and the local copy of the state is lost
         self.start()
 
 
@@ -101,8 +101,9 @@ def running(
 
 def plan_of(view: str, spec: TopicSpec, operator: Any, schema: pa.Schema) -> Plan:
     columns = ", ".join([*spec.stored.names, PARTITION, OFFSET])
-    read = Read(spec.name, tuple(spec.stored.names), f"SELECT {columns} FROM {CHANGES}", spec.key, metadata=True)
-    return Plan(view, "", (read,), (Level(operator, None, spec.key),), schema, spec.key)
+    send = Send(f"SELECT {columns} FROM {CHANGES}", spec.key, node=0)
+    read = Read(spec.name, tuple(spec.stored.names), (send,), metadata=True)
+    return Plan(view, "", (read,), (Node(operator, 0, (Send(None, spec.key),)),), schema, spec.key)
 
 
 def test_upserts_become_rows_through_a_batch_that_runs_twice(log: hw.Log, running: Callable[[Plan], Run]) -> None:

@@ -15,7 +15,7 @@ from headwater.process.keyed import chunk, merging
 from headwater.process.keyed.fold import Fold
 from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.operator import Operator
-from headwater.process.plan import CHANGES, Level, Plan, Read
+from headwater.process.plan import CHANGES, Node, Plan, Read, Send
 from headwater.testing import PlanBench
 from headwater.typenames import TIMESTAMP
 
@@ -128,11 +128,11 @@ KINDS: dict[str, tuple[Operator, str, Model]] = {
 
 def bench(operator: Operator, columns: str) -> PlanBench:
     sql = f'SELECT k, x, "at", _partition, _offset FROM {CHANGES}'
-    read = Read("facts", tuple(TOPIC.names), sql, ("k",), metadata=True)
-    level = Level(operator, f"SELECT {columns}, _weight FROM {CHANGES}", ("k",))
+    read = Read("facts", tuple(TOPIC.names), (Send(sql, ("k",), node=0),), metadata=True)
+    node = Node(operator, 0, (Send(f"SELECT {columns}, _weight FROM {CHANGES}", ("k",)),))
     kinds = {"k": pa.int64(), "n": pa.int64(), "x": pa.float64(), "total": pa.float64()}
     schema = pa.schema([(name, kinds[name]) for name in columns.split(", ")])
-    return PlanBench(Plan("v", "", (read,), (level,), schema, ("k",), buckets=2))
+    return PlanBench(Plan("v", "", (read,), (node,), schema, ("k",), buckets=2))
 
 
 def arriving(records: list[Record]) -> pa.Table:
@@ -184,7 +184,7 @@ def test_when_time_goes_on_without_records_all_leave_and_nothing_is_left_behind(
     assert shown(tested) == {}
     for bucket in range(2):
         state = tested.state(0, bucket)
-        assert state.arrangements["expiry"].manifest.size.rows == 0, "no key is waited for"
+        assert state.arrangements["0 expiry"].manifest.size.rows == 0, "no key is waited for"
 
 
 def test_the_work_of_an_expiry_goes_with_what_expires_not_with_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,17 +7,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.process.keyed.aggregate import Aggregate
+from headwater.process.keyed.aggregate import Aggregate, Distinct
 from headwater.process.keyed.memory import MemoryState
 from headwater.typenames import TIMESTAMP
 
-INPUT = pa.schema([("end", TIMESTAMP), ("page", pa.string()), ("user", pa.int64()), ("_weight", pa.int64())])
+INPUT = pa.schema([("end", TIMESTAMP), ("page", pa.string()), ("_weight", pa.int64())])
+VALUES = pa.schema([("end", TIMESTAMP), ("page", pa.string()), ("_value", pa.int64()), ("d", pa.int64())])
+VISITORS = (Distinct(pa.int64(), ("d",)),)
 
 
-def clicks(*rows: tuple[int | None, str, int]) -> pa.Table:
-    return pa.Table.from_pylist(
-        [{"end": end, "page": page, "user": user, "_weight": 1} for end, page, user in rows], INPUT
-    )
+def clicks(*rows: tuple[int | None, str, int]) -> dict[int, pa.Table]:
+    """As they arrive: how many, and whose."""
+    many = [{"end": end, "page": page, "_weight": 1} for end, page, _ in rows]
+    whose = [{"end": end, "page": page, "_value": user, "d": 1} for end, page, user in rows]
+    return {0: pa.Table.from_pylist(many, INPUT), 1: pa.Table.from_pylist(whose, VALUES)}
 
 
 def said(answer: Any) -> list[tuple[Any, ...]]:
@@ -30,27 +33,27 @@ def kept(state: MemoryState) -> int:
 
 
 def test_a_window_past_its_retention_is_dropped_and_its_row_stays_in_the_view() -> None:
-    operator = Aggregate(INPUT, ("end", "page"), (), (("d", "user"),), until="end", retain=5)
+    operator = Aggregate(INPUT, ("end", "page"), distinct=VISITORS, until="end", retain=5)
     state = MemoryState()
     first = clicks((100, "/a", 1), (100, "/a", 2), (200, "/a", 1), (None, "/a", 1))
-    assert said(operator.step(state, {0: first}, 90)) == [
+    assert said(operator.step(state, first, 90)) == [
         (100, "/a", 2, 2, 1),
         (200, "/a", 1, 1, 1),
         (None, "/a", 1, 1, 1),
     ]
-    assert said(operator.step(state, {0: clicks((100, "/a", 1))}, 105)) == [(100, "/a", 2, 2, -1), (100, "/a", 3, 2, 1)]
+    assert said(operator.step(state, clicks((100, "/a", 1)), 105)) == [(100, "/a", 2, 2, -1), (100, "/a", 2, 3, 1)]
     assert said(operator.step(state, {}, 106)) == [], "nothing is said"
-    again = operator.step(state.copy(), {0: clicks((100, "/a", 7))}, 106)
+    again = operator.step(state.copy(), clicks((100, "/a", 7)), 106)
     assert said(again) == [(100, "/a", 1, 1, 1)], "the state knows nothing of it any more"
-    assert said(operator.step(state, {0: clicks((200, "/a", 9))}, 150)) == [(200, "/a", 1, 1, -1), (200, "/a", 2, 2, 1)]
+    assert said(operator.step(state, clicks((200, "/a", 9)), 150)) == [(200, "/a", 1, 1, -1), (200, "/a", 2, 2, 1)]
 
 
 @pytest.mark.slow
 def test_state_does_not_grow_with_the_number_of_windows_that_are_past() -> None:
-    operator = Aggregate(INPUT, ("end", "page"), (), (("d", "user"),), until="end", retain=5)
+    operator = Aggregate(INPUT, ("end", "page"), distinct=VISITORS, until="end", retain=5)
     state = MemoryState()
     most = 0
     for end in range(0, 4000, 10):
-        operator.step(state, {0: clicks(*((end, page, user) for page in ("/a", "/b") for user in range(3)))}, end)
+        operator.step(state, clicks(*((end, page, user) for page in ("/a", "/b") for user in range(3))), end)
         most = max(most, kept(state))
     assert most < 600

@@ -9,18 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
-from headwater.errors import UsageError
 from headwater.process.keyed import inspect
 from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
 from headwater.process.keyed.bucket import DEAD, WATERMARK, pack_watermark, run_batch
 from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Answer, State
-from headwater.process.keyed.packing import unpack
+from headwater.process.keyed.packing import pack, unpack
 from headwater.process.keyed.pending import PendingChunks
-from headwater.process.plan import Level, Plan
+from headwater.process.plan import OUT, Node, Plan, Send
 from headwater.testing import PlanBench
 
 ROWS = pa.schema([("k", pa.int64()), ("_weight", pa.int64())])
@@ -42,8 +40,11 @@ class Told:
 
 
 def plan(*operators: Any) -> Plan:
-    levels = tuple(Level(operator, None, ("k",)) for operator in operators)
-    return Plan("v", "", (), levels, ROWS.remove(1), ("k",), buckets=3)
+    """One after the other."""
+    last = len(operators) - 1
+    sends = [Send(None, ("k",), OUT if number == last else number + 1) for number in range(len(operators))]
+    nodes = tuple(Node(operator, level, (sends[level],)) for level, operator in enumerate(operators))
+    return Plan("v", "", (), nodes, ROWS.remove(1), ("k",), buckets=3)
 
 
 def test_the_watermark_reaches_every_bucket_of_every_level_also_without_changes() -> None:
@@ -61,15 +62,14 @@ def test_of_several_watermarks_the_smallest_counts() -> None:
     assert operator.marks == [-4]
 
 
-def test_dead_letters_leave_by_a_port_of_their_own_from_the_last_level_only() -> None:
-    (blob,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {})
+def test_dead_letters_leave_by_a_port_of_their_own_and_pass_later_levels() -> None:
+    (blob,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {0: [pack(some(1))]})
     assert (blob.bucket, blob.port) == (2, DEAD)
     assert unpack([blob.data]).to_pylist() == [
         {"record": '{"k": 1}', "error": "no", "topic": "facts", "partition": 0, "offset": 5}
     ]
     assert unpack([blob.data]).schema == SCHEMA
-    with pytest.raises(UsageError, match="level 1 of 2 in the plan of 'v' has dead letters"):
-        list(run_batch(plan(Told(dead=True), Told()), 0, 2, MemoryState(), {}))
+    assert list(run_batch(plan(Told(), Told()), 1, 2, MemoryState(), {DEAD: [blob.data]})) == [blob]
 
 
 class Noting(MemoryState):
@@ -127,13 +127,13 @@ def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     arranged = Arrangement(SHAPE, MemoryState())
     for number in range(3):
         arranged.add(some(number, number + 10))
-        inspect.write(tmp_path, 0, 2, Told(), {"groups": arranged.manifest, "empty": Manifest()})
-    inspect.write(tmp_path, 0, 1, Told(), {})
+        inspect.write(tmp_path, plan(Told()), 0, 2, {"0 groups": arranged.manifest, "0 empty": Manifest()})
+    inspect.write(tmp_path, plan(Told()), 0, 1, {})
     empty, groups = inspect.summary(tmp_path)
     assert empty == {
+        "operator": "0 Told",
         "level": 0,
         "bucket": 2,
-        "operator": "Told",
         "arrangement": "empty",
         "rows": 0,
         "bytes": 0,
@@ -143,9 +143,9 @@ def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     assert (groups["arrangement"], groups["rows"], groups["chunks"], groups["runs"]) == ("groups", 6, 3, 3)
     assert groups["bytes"] == sum(ref.bytes for ref in arranged.manifest.refs)
     assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["0-1.json", "0-2.json"]
-    assert json.loads((tmp_path / "state" / "0-2.json").read_text())["bucket"] == 2
+    assert json.loads((tmp_path / "state" / "0-2.json").read_text())[0]["bucket"] == 2
 
 
 def test_that_its_size_cannot_be_told_does_not_stop_a_batch(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("not a folder")
-    inspect.write(tmp_path, 0, 0, Told(), {})
+    inspect.write(tmp_path, plan(Told()), 0, 0, {})

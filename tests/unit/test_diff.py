@@ -45,14 +45,14 @@ def test_a_new_input_and_operator_are_named() -> None:
     assert told(ONE, TWO) == [
         "input 'clicks' also reads user_id",
         "topic 'users' is a new input",
-        "operator 1 was Aggregate(page), is Join(c.user_id)",
-        "operator 2, Aggregate(page), is new",
+        "operator 1 was Aggregate(clicks.page), is Join(c.user_id)",
+        "operator 2, Aggregate(c.page), is new",
     ]
     assert told(TWO, ONE) == [
         "input 'clicks' no longer reads user_id",
         "topic 'users' is no longer an input",
-        "operator 1 was Join(c.user_id), is Aggregate(page)",
-        "operator 2, Aggregate(page), is gone",
+        "operator 1 was Join(c.user_id), is Aggregate(clicks.page)",
+        "operator 2, Aggregate(c.page), is gone",
     ]
 
 
@@ -88,10 +88,10 @@ def test_engines_buckets_and_revisions_have_words() -> None:
     old = described(plan(ONE))
     new = described(replace(plan(ONE), buckets=8))
     new["engines"] = {"duckdb": "9.9", "hash": 2}
-    new["plan"][2]["levels"][0][2]["operator"][1] = 7
+    new["plan"][2]["nodes"][0][2]["operator"][1] = 7
     duckdb = old["engines"]["duckdb"]
     assert differences(old, new) == [
-        "operator 1, Aggregate: this Headwater computes it otherwise (revision 7, was 2)",
+        "operator 1, Aggregate: this Headwater computes it otherwise (revision 7, was 3)",
         "number of buckets was 4, is 8",
         f"DuckDB was {duckdb}, is 9.9",
         "hash of keys was version 1, is 2",

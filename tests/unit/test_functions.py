@@ -20,7 +20,7 @@ from headwater.log.protocol import Producer
 from headwater.process.job import Job
 from headwater.process.keyed.fold import Fold
 from headwater.process.lineage import fingerprint_of
-from headwater.process.plan import CHANGES, Level, Plan, Read
+from headwater.process.plan import CHANGES, Node, Plan, Read, Send
 
 INPUT = pa.schema([("k", pa.int64()), ("_partition", pa.int32()), ("_offset", pa.int64())])
 STATE = pa.schema([("n", pa.int64())])
@@ -28,8 +28,9 @@ STATE = pa.schema([("n", pa.int64())])
 
 def plan(function: Callable[..., Any]) -> Plan:
     operator = Fold(INPUT, ("k",), STATE, {"n": 0}, function)
-    read = Read("facts", ("k",), f"SELECT * FROM {CHANGES}", ("k",), metadata=True)
-    return Plan("v", "", (read,), (Level(operator, None, ("k",)),), pa.schema([("k", pa.int64()), *STATE]), ("k",))
+    read = Read("facts", ("k",), (Send(f"SELECT * FROM {CHANGES}", ("k",), node=0),), metadata=True)
+    node = Node(operator, 0, (Send(None, ("k",)),))
+    return Plan("v", "", (read,), (node,), pa.schema([("k", pa.int64()), *STATE]), ("k",))
 
 
 def mark(plan: Plan) -> str:
@@ -126,8 +127,9 @@ def test_without_source_the_bytecode_counts() -> None:
 
 def test_the_start_of_a_fold_counts() -> None:
     one = plan(add_to)
-    level = one.levels[0]
-    other = replace(one, levels=(replace(level, operator=replace(level.operator, initial={"n": 1})),))
+    node = one.nodes[0]
+    assert isinstance(node.operator, Fold)
+    other = replace(one, nodes=(replace(node, operator=replace(node.operator, initial={"n": 1})),))
     assert mark(other) != mark(one)
 
 
@@ -153,7 +155,7 @@ def test_a_job_carries_functions_of_a_module_that_the_worker_cannot_import(modul
         "from headwater.process.lineage import fingerprint_of\n"
         "job = pickle.loads(base64.b64decode(sys.stdin.read()))\n"
         "assert not {'a_users_module', 'a_users_helpers'} & set(sys.modules)\n"
-        "print(job.plan.levels[0].operator.function({'n': 100}, {})['n'], fingerprint_of(job.plan.described()))"
+        "print(job.plan.nodes[0].operator.function({'n': 100}, {})['n'], fingerprint_of(job.plan.described()))"
     )
     done = subprocess.run([sys.executable, "-c", worker], input=job.dump(), capture_output=True, text=True, check=False)
     assert done.stderr == ""

@@ -145,6 +145,27 @@ def state(name: Name, app: AppFile, as_json: Json = False) -> None:
 
 
 @cli.command()
+def explain(
+    name: Name,
+    app: AppFile,
+    linear: Annotated[bool, typer.Option("--linear", help="Also show the SQL of what is linear.")] = False,
+    as_json: Json = False,
+) -> None:
+    """How a view is kept up to date: its operators, their keys, what they keep, and where rows go from each."""
+    from headwater.process.explain import explain as steps_of
+    from headwater.process.keyed.inspect import summary
+
+    with load_app(app) as loaded:
+        plan = loaded.plan(name)
+        version = _versions(loaded).current(name)
+        state = summary(version.folder(loaded.folder)) if version is not None else []
+        steps = steps_of(plan, state)
+    if not linear and not as_json:
+        steps = [{field: value for field, value in step.items() if field != "linear"} for step in steps]
+    write_rows(steps, as_json=as_json)
+
+
+@cli.command()
 def skip(name: Name, app: AppFile, as_json: Json = False) -> None:
     """Give up the batch at which a view or stream stopped: the next run sends its records to NAME.dead and goes on."""
     with load_app(app) as loaded:

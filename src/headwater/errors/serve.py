@@ -19,9 +19,12 @@ class ViewNotFound(ServeError):
 
 class BadKey(ServeError):
     def __init__(self, *, view: str, key: tuple[str, ...], given: object) -> None:
-        super().__init__(
-            f"view {view!r} has the key ({', '.join(key)}), got {given!r}", do="Give one value a key column"
-        )
+        if key:
+            told, do = f"view {view!r} has the key ({', '.join(key)}), got {given!r}", "Give one value a key column"
+        else:
+            told = f"the rows of view {view!r} have no key to ask for them by"
+            do = "Read them all, or declare the view with key='...' if a column tells its rows apart"
+        super().__init__(told, do=do)
         self.view, self.key = view, key
 
 

@@ -85,7 +85,7 @@ class TopicSpec:
         return [
             (self.kind not in ("stream", "table"), f"has the kind {self.kind!r}", "Use 'stream' or 'table'"),
             (not 1 <= self.partitions <= 1024, f"has {self.partitions} partitions", "Use 1 to 1024"),
-            (self.kind == "table" and not self.key, "is a table without a key", "Say key='...': a row has a key"),
+            (self.upsert and not self.key, "is an upsert table without a key", "Say key='...': a row has a key"),
             (bool(missing), f"has no column {missing[:1]} for its key or time", f"Its columns: {', '.join(names)}"),
             (bool(odd_keys), f"has a key of nested type: {odd_keys}", "Use columns of plain types as the key"),
             (timed, f"has a time column {self.time!r} that is not a timestamp", "Give it the type 'timestamp'"),

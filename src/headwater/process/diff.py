@@ -95,25 +95,23 @@ def _read(topic: str, was: Description, now: Description) -> Iterator[str]:
         said.append(f"{name} {' and '.join(filter(None, words)) or 'reads its columns in another order'}")
     if conditions[0] != conditions[1]:
         said.append(f"filter of {name} was {conditions[0]}, is {conditions[1]}")
-    if not said and was.get("sql") != now.get("sql"):
-        said.append(f"projection of {name} changed")
-    if not said and was.get("key") != now.get("key"):
-        said.append(f"{name} was spread by {_names(was.get('key'))}, is by {_names(now.get('key'))}")
+    if not said and was.get("sends") != now.get("sends"):
+        said.append(f"what is taken of {name} changed")
     yield from said
-    told = ("topic", "columns", "sql", "key")
+    told = ("topic", "columns", "sends")
     rest = [{field: value for field, value in each.items() if field not in told} for each in (was, now)]
     yield from _fields(name, *rest)
 
 
-def _levels(path: str, old: Any, new: Any) -> Iterator[str]:
+def _nodes(path: str, old: Any, new: Any) -> Iterator[str]:
     for number, (was, now) in enumerate(itertools.zip_longest(old, new), start=1):
         if was is None or now is None:
             yield f"operator {number}, {_operator(was or now)}, is {'new' if was is None else 'gone'}"
         elif was != now:
-            yield from _level(number, was, now)
+            yield from _operators(number, was, now)
 
 
-def _level(number: int, old: Any, new: Any) -> Iterator[str]:
+def _operators(number: int, old: Any, new: Any) -> Iterator[str]:
     was, now = _content(old), _content(new)
     left: Any = was.get("operator")
     right: Any = now.get("operator")
@@ -126,10 +124,8 @@ def _level(number: int, old: Any, new: Any) -> Iterator[str]:
     changed = [field for field in dict.fromkeys([*left[2], *right[2]]) if left[2].get(field) != right[2].get(field)]
     if changed:
         yield f"{name}: its {', '.join(field.replace('_', ' ') for field in changed)} changed"
-    if was.get("sql") != now.get("sql"):
-        yield f"{name}: what is selected from its answer changed"
-    if was.get("key") != now.get("key"):
-        yield f"{name}: its answer was spread by {_names(was.get('key'))}, is by {_names(now.get('key'))}"
+    if was.get("sends") != now.get("sends"):
+        yield f"{name}: what is selected from its answer, or where it goes, changed"
 
 
 def _columns(path: str, old: Any, new: Any) -> Iterator[str]:
@@ -208,7 +204,7 @@ def _anything(part: Any) -> bool:
 _WORDS: dict[str, tuple[Callable[[Any], bool], Callable[[str, Any, Any], Iterator[str]]]] = {
     "plan": (_anything, _plan),
     "reads": (_list, _reads),
-    "levels": (_list, _levels),
+    "nodes": (_list, _nodes),
     "schema": (_pairs, _columns),
     "key": (_list, _key),
     "buckets": (_anything, _buckets),
@@ -255,26 +251,35 @@ def _seen(read: Description) -> list[str]:
 
 
 def _condition(read: Description) -> str:
-    _, where, condition = str(read.get("sql") or "").partition(" WHERE ")
-    return condition.removesuffix(" GROUP BY ALL") if where else "none"
+    """All conditions of what is sent, without the names that the planner made."""
+    texts = " ".join(str(_content(send).get("sql") or "") for send in read.get("sends") or ())
+    found = dict.fromkeys(_trimmed(each) for each in re.split(r"\bWHERE\b", texts)[1:])
+    return " and ".join(found) or "none"
+
+
+def _trimmed(text: str) -> str:
+    """What stands before the parenthesis that closes the query of the condition."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth < 0:
+            text = text[:place]
+            break
+    return text.strip().replace('"', "")
 
 
 def _operator(level: Any) -> str:
     content = _content(level)
-    return _named(content.get("operator", level), answered=str(content.get("sql") or ""))
+    return _named(content.get("operator", level))
 
 
-def _named(part: Any, answered: str = "") -> str:
-    """An operator with what it is keyed by, such as Aggregate(page): columns as they are called in the answer."""
+def _named(part: Any) -> str:
+    """An operator with what it is keyed by, such as Aggregate(clicks.page)."""
     if not _node(part):
         return _short(part)
     keys = part[2].get("keys") or part[2].get("key") or part[2].get("left_key") or ()
-    return f"{part[0]}({', '.join(_called(str(key), answered) for key in keys)})"
-
-
-def _called(column: str, answered: str) -> str:
-    found = re.search(rf'(?<![\w"]){re.escape(column)} AS "([^"]+)"', answered)
-    return found[1] if found else column
+    keys = keys[0] if keys and _list(keys[0]) else keys  # one key an input
+    return f"{part[0]}({', '.join(map(str, keys))})"
 
 
 def _revised(name: str, old: Any, new: Any) -> str:

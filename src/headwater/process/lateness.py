@@ -29,15 +29,19 @@ MILLI = 1000
 
 
 def watermark(job: Job, end: Position) -> int | None:
-    """Event time that the inputs have passed at `end` in all partitions that have records; None before the first."""
-    log = job.log()
-    passed = [
+    """How far event time has come at the end of a batch."""
+    return passed(job.log(), [topic for topic, _ in job.lateness], end)
+
+
+def passed(log: Log, topics: Iterable[str], end: Position) -> int | None:
+    """Event time that the topics have passed at `end` in all partitions that have records; None before the first."""
+    times = [
         time
-        for topic, _ in job.lateness
+        for topic in topics
         for partition in range(log.topic(topic).partitions)
         if (time := log.max_time(topic, partition, end.offset(topic, partition))) is not None
     ]
-    return min(passed, default=None)
+    return min(times, default=None)
 
 
 def threshold(log: Log, spec: TopicSpec, start: Position, lateness: int) -> int | None:

@@ -187,6 +187,10 @@ class Pipeline:
             batch_s=told["durationMs"].get("triggerExecution", 0) / 1000 if told else None,
         )
 
+    def progress(self) -> list[dict[str, Any]]:
+        """What Spark tells of the last batches of this run."""
+        return [dict(each) for each in self._query.recentProgress] if self._query is not None else []
+
     def start_again(self, session: SparkSession) -> bool:
         """After a failure that passes by itself; False if it was another, or once too often.
 

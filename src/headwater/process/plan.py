@@ -20,37 +20,72 @@ CHANGES = "changes"
 """The relation that the linear SQL of a read or a level speaks of."""
 
 
+OUT = -1
+"""Where rows go that leave the plan: into the view's topic."""
+
+
+@dataclass(frozen=True)
+class Send:
+    """Rows on their way: through a linear query over `changes`, spread by `key`, into a port of a node, or out.
+
+    Without a key all rows go into one bucket. `to_all` gives every bucket all of them: the small side of a join that
+    has no equality. `local` rows stay in the bucket where they are, which is where their key belongs already.
+    """
+
+    sql: str | None
+    key: tuple[str, ...]
+    node: int = OUT
+    port: int = 0
+    to_all: bool = False
+    local: bool = False
+
+
 @dataclass(frozen=True)
 class Read:
-    """One input: a linear query over the topic's changes, run inside the source task, and how its rows are spread."""
+    """One input, read once a batch: what its source task sends, each through a query of its own."""
 
     topic: str
     columns: tuple[str, ...]
-    sql: str
-    key: tuple[str, ...]
+    sends: tuple[Send, ...]
     metadata: bool = False
     """Whether `_partition` and `_offset` come along: the order of the log."""
 
 
 @dataclass(frozen=True)
-class Level:
-    """One stateful operator, a linear query over its answer, and how the rows go on: by `key` to the next level's
-    buckets or, at the last level, to the partitions of the view's topic."""
+class Node:
+    """One stateful operator. Its level is how many times rows were spread anew before they reach it, less one."""
 
     operator: Operator
-    sql: str | None
-    key: tuple[str, ...]
+    level: int
+    sends: tuple[Send, ...]
 
 
 @dataclass(frozen=True)
 class Plan:
+    """Nodes are in an order in which each comes after those that it hears of."""
+
     view: str
     sql: str
     reads: tuple[Read, ...]
-    levels: tuple[Level, ...]
+    nodes: tuple[Node, ...]
     schema: pa.Schema
     key: tuple[str, ...]
+    """Columns that no two rows agree in, by which a row can be asked for; without, the view is a bag of rows."""
     buckets: int = BUCKETS
+    oracle: str = ""
+    """The query as plain SQL that DuckDB answers over whole topics; nothing is computed by it."""
+    names: tuple[str, ...] = ()
+    """What the query calls the topics of `reads`, which may be those of a version."""
+    final: tuple[str, int] | None = None
+    """If rows are held back: by which column, and how long (µs)."""
+
+    @property
+    def levels(self) -> int:
+        """How many times rows are spread: none for a view without state, which never leaves the source task."""
+        return max((node.level + 1 for node in self.nodes), default=0)
+
+    def at(self, level: int) -> list[tuple[int, Node]]:
+        return [(number, node) for number, node in enumerate(self.nodes) if node.level == level]
 
     def over(self, topics: Mapping[str, str]) -> Plan:
         """The same plan, reading these topics: of an input that is a view, those of one version."""
@@ -79,7 +114,12 @@ def described_part(part: Any) -> Any:
     if dataclasses.is_dataclass(part) and not isinstance(part, type):
         fields = {field.name: described_part(getattr(part, field.name)) for field in dataclasses.fields(part)}
         if isinstance(part, Plan):
-            del fields["sql"]  # the plan is what counts, not how its text was laid out
+            del (
+                fields["sql"],
+                fields["oracle"],
+                fields["names"],
+                fields["final"],
+            )  # the plan is what counts, not how its text was laid out
         return [type(part).__name__, getattr(part, "revision", None), fields]
     return functions.described(part, described_part) if callable(part) else _value(part)
 

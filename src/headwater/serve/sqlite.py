@@ -15,16 +15,19 @@ import pyarrow.compute as pc
 from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
 from headwater.log.position import AppendNumber, Position
 from headwater.records import WEIGHT
+from headwater.serve.plainvalues import affinity, plain, row_numbers, typed
 from headwater.serve.store import NOTHING, Mark
 
 BUSY_S = 10.0
 COPY_PAGES = 1024
+_ROW = "_row"
 
 
 class SqliteStore:
     """Table `rows` has the view's columns, `mark` the one row that says what they cover.
 
-    Key columns may be null, so the key is an index and rows are found with IS, not a primary key.
+    Key columns may be null, so the key is an index and rows are found with IS, not a primary key. Rows without a key
+    are a bag: each is there as often as it is, and found by a number made of all its values.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, key: tuple[str, ...]) -> None:
@@ -33,12 +36,15 @@ class SqliteStore:
         self._key = key
         self._names = ", ".join(_quoted(name) for name in schema.names)
         self._where = " AND ".join(f"{_quoted(name)} IS ?" for name in key)
+        self._same = " AND ".join(f"{_quoted(name)} IS ?" for name in schema.names)
         self._local = threading.local()
         path.parent.mkdir(parents=True, exist_ok=True)
-        columns = ", ".join(f"{_quoted(field.name)} {_affinity(field.type)}" for field in schema)
+        columns = ", ".join(f"{_quoted(field.name)} {affinity(field.type)}" for field in schema)
+        if not key:
+            columns += f", {_ROW} INTEGER"
         with self._transaction("BEGIN IMMEDIATE") as connection:
             connection.execute(f"CREATE TABLE IF NOT EXISTS rows({columns})")
-            keys = ", ".join(_quoted(name) for name in key)
+            keys = ", ".join(_quoted(name) for name in key or (_ROW,))
             connection.execute(f"CREATE INDEX IF NOT EXISTS rows_by_key ON rows({keys})")
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS mark(one INTEGER PRIMARY KEY CHECK (one = 1),"
@@ -84,15 +90,38 @@ class SqliteStore:
         net = _net(changes, self._schema)
         gone = net.filter(pc.less(net[WEIGHT], 0))
         here = net.filter(pc.greater(net[WEIGHT], 0))
-        marks = ", ".join("?" * len(self._schema))
         with self._transaction("BEGIN IMMEDIATE") as connection:
-            connection.executemany(f"DELETE FROM rows WHERE {self._where}", _tuples(gone.select(list(self._key))))
-            connection.executemany(
-                f"INSERT INTO rows({self._names}) VALUES ({marks})", _tuples(here.drop_columns([WEIGHT]))
-            )
+            if self._key:
+                self._replace(connection, gone, here)
+            else:
+                self._replace_in_bag(connection, gone, here)
             connection.execute(
                 "INSERT OR REPLACE INTO mark VALUES (1, ?, ?, ?)", (mark.number, str(mark.position), str(mark.covers))
             )
+
+    def _replace(self, connection: apsw.Connection, gone: pa.Table, here: pa.Table) -> None:
+        marks = ", ".join("?" * len(self._schema))
+        connection.executemany(f"DELETE FROM rows WHERE {self._where}", _tuples(gone.select(list(self._key))))
+        connection.executemany(
+            f"INSERT INTO rows({self._names}) VALUES ({marks})", _tuples(here.drop_columns([WEIGHT]))
+        )
+
+    def _replace_in_bag(self, connection: apsw.Connection, gone: pa.Table, here: pa.Table) -> None:
+        marks = ", ".join("?" * (len(self._schema) + 1))
+        found = f"SELECT rowid FROM rows WHERE {_ROW} = ? AND {self._same} LIMIT ?"
+        times = pc.negate(gone[WEIGHT]).to_pylist()
+        connection.executemany(
+            f"DELETE FROM rows WHERE rowid IN ({found})",
+            ((number, *row, some) for number, row, some in zip(*_numbered(gone), times, strict=True)),
+        )
+        connection.executemany(
+            f"INSERT INTO rows({self._names}, {_ROW}) VALUES ({marks})",
+            (
+                (*row, number)
+                for number, row, some in zip(*_numbered(here), here[WEIGHT].to_pylist(), strict=True)
+                for _ in range(some)
+            ),
+        )
 
     def read(self, *, limit: int | None = None) -> tuple[pa.Table, Mark]:
         with self._transaction() as connection:
@@ -102,7 +131,7 @@ class SqliteStore:
             return self._table(rows), _mark(connection)
 
     def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
-        if len(key) != len(self._key):
+        if not self._key or len(key) != len(self._key):
             raise BadKey(view=self.path.stem, key=self._key, given=tuple(key))
         wanted = []
         for name, value in zip(self._key, key, strict=True):
@@ -111,7 +140,7 @@ class SqliteStore:
                 typed = pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
                 raise BadKey(view=self.path.stem, key=self._key, given=tuple(key)) from None
-            wanted.append(_plain(pa.array([typed.as_py()], kind))[0].as_py())
+            wanted.append(plain(pa.array([typed.as_py()], kind))[0].as_py())
         with self._transaction() as connection:
             rows = connection.execute(f"SELECT {self._names} FROM rows WHERE {self._where}", tuple(wanted)).fetchall()
             found = self._table(rows).to_pylist()
@@ -123,7 +152,7 @@ class SqliteStore:
     def _table(self, rows: list[tuple[Any, ...]]) -> pa.Table:
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
         return pa.table(
-            [_typed(list(values), field.type) for values, field in zip(columns, self._schema, strict=True)],
+            [typed(list(values), field.type) for values, field in zip(columns, self._schema, strict=True)],
             schema=self._schema,
         )
 
@@ -132,6 +161,11 @@ class SqliteStore:
         if connection is not None:
             connection.close()
             del self._local.connection
+
+
+def _numbered(rows: pa.Table) -> tuple[list[int], list[tuple[Any, ...]]]:
+    values = rows.drop_columns([WEIGHT])
+    return row_numbers(values), list(_tuples(values))
 
 
 def _mark(connection: apsw.Connection) -> Mark:
@@ -170,8 +204,13 @@ def _opened(path: Path, flags: int = 0) -> Iterator[apsw.Connection]:
 
 
 def _net(changes: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Equal rows summed: what came and went in between is not written at all."""
-    summed = changes.group_by(schema.names, use_threads=False).aggregate([(WEIGHT, "sum")])
+    """Equal rows summed, in SQLite's values: what came and went in between is not written at all."""
+    values = {name: plain(changes[name].combine_chunks()) for name in schema.names}
+    summed = (
+        pa.table({**values, WEIGHT: changes[WEIGHT]})
+        .group_by(schema.names, use_threads=False)
+        .aggregate([(WEIGHT, "sum")])
+    )
     summed = summed.rename_columns([WEIGHT if name == f"{WEIGHT}_sum" else name for name in summed.column_names])
     return summed.select([*schema.names, WEIGHT]).filter(pc.not_equal(summed[WEIGHT], 0))
 
@@ -180,36 +219,5 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _affinity(kind: pa.DataType) -> str:
-    if pa.types.is_floating(kind):
-        return "REAL"
-    if pa.types.is_string(kind):
-        return "TEXT"
-    return "BLOB" if pa.types.is_binary(kind) else "INTEGER"
-
-
-def _plain(column: Any) -> Any:
-    """Arrow values that SQLite has: times as microseconds, dates as days, large unsigned numbers as their bits."""
-    kind = column.type
-    if pa.types.is_timestamp(kind):
-        return column.cast(pa.int64())
-    if pa.types.is_date32(kind):
-        return column.cast(pa.int32())
-    if pa.types.is_boolean(kind):
-        return column.cast(pa.int8())
-    return column.view(pa.int64()) if pa.types.is_uint64(kind) else column
-
-
-def _typed(values: list[Any], kind: pa.DataType) -> Any:
-    if pa.types.is_timestamp(kind):
-        return pa.array(values, pa.int64()).cast(kind)
-    if pa.types.is_date32(kind):
-        return pa.array(values, pa.int32()).cast(kind)
-    if pa.types.is_boolean(kind):
-        return pa.array(values, pa.int8()).cast(kind)
-    return pa.array(values, pa.int64()).view(kind) if pa.types.is_uint64(kind) else pa.array(values, kind)
-
-
 def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    columns = [_plain(column.combine_chunks()).to_pylist() for column in table.columns]
-    return zip(*columns, strict=True)
+    return zip(*(column.to_pylist() for column in table.columns), strict=True)

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from headwater.process import duck
-from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, pack_watermark, run_batch
+from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, pack_watermark, run_batch, sent
 from headwater.process.keyed.memory import MemoryState
-from headwater.process.keyed.packing import pack_by_key, unpack
-from headwater.process.plan import CHANGES, Plan
+from headwater.process.keyed.packing import unpack
+from headwater.process.plan import Plan
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
 Arriving = dict[int, dict[int, list[bytes]]]
@@ -59,7 +59,7 @@ class PlanBench:
         return self._states[level, bucket]
 
     def _fresh(self) -> dict[tuple[int, int], MemoryState]:
-        levels, buckets = range(len(self.plan.levels)), range(self.plan.buckets)
+        levels, buckets = range(self.plan.levels), range(self.plan.buckets)
         return {(level, bucket): MemoryState() for level in levels for bucket in buckets}
 
     def _nothing(self) -> pa.Table:
@@ -67,7 +67,7 @@ class PlanBench:
 
     def _run(self, changes: Mapping[str, pa.Table], watermark: int | None) -> tuple[pa.Table, list[pa.Table]]:
         arriving = self._read(changes, watermark)
-        for level in range(len(self.plan.levels)):
+        for level in range(self.plan.levels):
             following: Arriving = {}
             for bucket, ports in sorted(arriving.items()):
                 for blob in run_batch(self.plan, level, bucket, self._states[level, bucket], ports):
@@ -80,13 +80,13 @@ class PlanBench:
     def _read(self, changes: Mapping[str, pa.Table], watermark: int | None) -> Arriving:
         plan = self.plan
         arriving: Arriving = {}
-        for port, read in enumerate(plan.reads):
+        for read in plan.reads:
             rows = changes.get(read.topic)
             if rows is not None and rows.num_rows:
                 columns = [*read.columns, *((PARTITION, OFFSET) if read.metadata else ())]
-                linear = duck.run(read.sql, **{CHANGES: rows.select(columns)})
-                for bucket, blob in pack_by_key(linear, read.key, plan.buckets):
-                    arriving.setdefault(bucket, {}).setdefault(port, []).append(blob)
+                for send in read.sends:
+                    for blob in sent(send, rows.select(columns), plan.buckets):
+                        arriving.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)
         if watermark is not None:
             for bucket in range(plan.buckets):
                 arriving.setdefault(bucket, {})[WATERMARK] = [pack_watermark(watermark)]

@@ -1,35 +1,61 @@
-"""Counting by weights: no rows are kept, only what is counted, so a hot key costs no more than a cold one.
+"""GROUP BY from partial results: a row a group is kept, so a hot key costs no more than a cold one.
 
-State: `groups`, one row a group with its number of rows (the weight) and its counts; and for every `count(DISTINCT x)`
-one arrangement of (group, x) with the number of times x is there. A value enters the distinct count when that number
-becomes positive and leaves it when it stops being so. With `until`, each of them has a queue of what is to be dropped.
+State: `groups`, one row a group with its number of rows (the weight) and its numbers; for each distinct count an
+arrangement of (group, value) with the number of times the value is there; for each least or greatest value of rows that
+can be taken away again, an arrangement of the group's values. With `until`, each has a queue of what is to be dropped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.log.keyhash import Hashes, distinct, key_hash
+from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
-from headwater.process.keyed.arrangement import Arrangement, Shape
+from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
+from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.operator import Answer, State
 from headwater.records import WEIGHT
 
 ROWS = "_rows"
+VALUE = "_value"
+_VERSION = "_version"
+
+How = Literal["sum", "min", "max"]
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Counts of a column's distinct values. They arrive at a port of their own, as rows (keys, `_value`, names...):
+    how many rows with that value came or went, for each count by its own FILTER."""
+
+    kind: pa.DataType
+    counts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A least or greatest value among rows that come and go: they arrive as rows (keys, `_value`, `_weight`)."""
+
+    name: str
+    kind: pa.DataType
+    how: Literal["min", "max"]
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """GROUP BY `keys` of the input. The answer has the keys, `_rows` for count(*), and the named counts.
+    """Port 0 brings partial results: the keys, `_weight` for the number of rows, and the numbers of `input`, each of
+    which is combined as `how` says. Further ports are those of `distinct`, then those of `extremes`.
+    The answer has the keys, `_rows`, all numbers by their names, and `_weight`.
 
-    `counts` and `distinct` map the name of an answer to the input column that is counted.
+    Without keys there is one group, which has a row from the first change on, also when it is empty again.
 
     With `until`, one of the keys, groups are bound to a time, as windows are to their end: once the watermark is more
     than `retain` (µs) past it, a group is dropped from the state without a word; its row stays in the view. Records
@@ -38,68 +64,136 @@ class Aggregate:
 
     input: pa.Schema
     keys: tuple[str, ...]
-    counts: tuple[tuple[str, str], ...]
-    distinct: tuple[tuple[str, str], ...]
+    how: tuple[tuple[str, How], ...] = ()
+    distinct: tuple[Distinct, ...] = ()
+    extremes: tuple[Extreme, ...] = ()
     until: str | None = None
     retain: int = 0
 
-    revision = 2
+    revision = 3
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
-        rows = changes.get(0, self.input.empty_table())
-        delta = self._group_changes(rows)
-        for name, column in self.distinct:
-            delta = self._with_distinct(state, delta, rows, name, column, watermark)
         groups = state.arrangement("groups", self._groups)
-        hashes = key_hash([delta.column(key) for key in self.keys])
-        before = groups.gather(distinct(hashes))
-        answer = self._answer(delta, before)
-        groups.add(delta, hashes)
-        self._drop_past(state, "groups", groups, delta, hashes, before, watermark)
+        partial = [changes.get(0, self.input.empty_table())]
+        for place, each in enumerate(self.distinct, start=1):
+            partial.append(self._distinct_steps(state, place, each, changes.get(place), watermark))
+        old = left = groups.newest(distinct(hashes_of(partial[0], self.keys)))
+        for place, extreme in enumerate(self.extremes, start=1 + len(self.distinct)):
+            values, anew = self._extreme_values(state, place, extreme, changes.get(place), watermark)
+            partial.append(values)
+            left = _without(left, extreme.name, anew)
+        now = self._now(partial, left)
+        answer = self._answer(old, now)
+        hashes = hashes_of(now, self.keys)
+        groups.add(now, hashes)
+        if self.until is not None:
+            begins = ~np.isin(hashes, old[HASH].to_numpy())
+            due = self._due(state, "groups", now, hashes, begins, watermark)
+            past = groups.newest(due).drop_columns([HASH])
+            past = self._past(past.filter(pc.invert(past[GONE])), watermark)
+            groups.add(_gone(past))
         return Answer(answer)
 
-    def _group_changes(self, rows: pa.Table) -> pa.Table:
-        counted = "".join(
-            f", coalesce(sum({WEIGHT}) FILTER ({duck.quoted(column)} IS NOT NULL), 0)::BIGINT AS {duck.quoted(name)}"
-            for name, column in self.counts
-        )
-        keys = duck.columns(self.keys)
-        return duck.run(
-            f"SELECT {keys}, sum({WEIGHT})::BIGINT AS {WEIGHT}{counted} FROM rows GROUP BY {keys}", rows=rows
-        )
+    # --- the groups ---
 
-    def _with_distinct(
-        self, state: State, delta: pa.Table, rows: pa.Table, name: str, column: str, watermark: int | None
-    ) -> pa.Table:
-        """The changes of one distinct count, joined to the other changes of each group."""
-        wanted = (*self.keys, column)
-        values = state.arrangement(f"distinct {name}", self._values(column))
-        seen = duck.columns(wanted)
-        changed = duck.run(
-            f"SELECT {seen}, sum({WEIGHT})::BIGINT AS {WEIGHT} FROM rows WHERE {duck.quoted(column)} IS NOT NULL"
-            f" GROUP BY {seen} HAVING sum({WEIGHT}) <> 0",
-            rows=rows,
+    def _now(self, partial: list[pa.Table], old: pa.Table) -> pa.Table:
+        """The row of each touched group as it will be: what it was, and all that came or went."""
+        names = ["old", *(f"partial{place}" for place in range(len(partial)))]
+        # Of a group that is gone only the version counts: it is still there to be outlived.
+        parts = [f"FROM old WHERE NOT {GONE}", f"SELECT {duck.columns([*self.keys, _VERSION])} FROM old WHERE {GONE}"]
+        parts += [f"FROM {name}" for name in names[1:]]
+        numbers = "".join(f", {_combined(how, name, self._kind(name))}" for name, how in self._numbers)
+        zero = " AND ".join(f"{duck.quoted(name)} = 0" for name, how in self._numbers if how == "sum")
+        gone = f"{WEIGHT} = 0{' AND ' + zero if zero else ''}" if self.keys else "false"
+        keys = duck.columns(self.keys) + ", " if self.keys else ""
+        grouped = f"GROUP BY {duck.columns(self.keys)}" if self.keys else ""
+        rows = duck.run(
+            f"SELECT *, {gone} AS {GONE} FROM (SELECT {keys}coalesce(sum({WEIGHT}), 0)::BIGINT AS {WEIGHT}{numbers}, "
+            f"coalesce(max({_VERSION}), 0) + 1 AS {_VERSION} FROM ("
+            + " UNION ALL BY NAME ".join(parts)
+            + f") {grouped})",
+            **dict(zip(names, [old, *partial], strict=True)),
         )
-        hashes = key_hash([changed.column(field) for field in wanted])
-        before = values.gather(distinct(hashes))
-        values.add(changed, hashes)
-        self._drop_past(state, f"distinct {name}", values, changed, hashes, before, watermark)
+        return rows.select(self._groups.schema.names).cast(self._groups.schema)
+
+    def _answer(self, old: pa.Table, now: pa.Table) -> pa.Table:
+        """The row of each touched group as it was, taken away, and as it is, put in its place."""
+        shown = duck.columns([*self.keys, *(name for name, _ in self._numbers)])
+        there = f"AND {WEIGHT} > 0" if self.keys else ""
         return duck.run(
             f"""
-            WITH before AS (SELECT {seen}, sum({WEIGHT}) AS times FROM old GROUP BY {seen}),
-            moved AS (
-              SELECT {duck.columns(self.keys, of="c")},
-                (coalesce(b.times, 0) + c.{WEIGHT} > 0)::BIGINT - (coalesce(b.times, 0) > 0)::BIGINT AS step
-              FROM changed c LEFT JOIN before b ON {_same(wanted, "c", "b")}),
-            steps AS (SELECT {duck.columns(self.keys)}, sum(step)::BIGINT AS step FROM moved GROUP BY ALL)
-            SELECT d.*, coalesce(s.step, 0)::BIGINT AS {duck.quoted(name)}
-            FROM delta d LEFT JOIN steps s ON {_same(self.keys, "d", "s")}""",
-            changed=changed,
-            old=before,
-            delta=delta,
+            SELECT * EXCLUDE (w), sum(w)::BIGINT AS {WEIGHT} FROM (
+              SELECT {shown + ", " if shown else ""}{WEIGHT} AS {ROWS}, -1 AS w FROM old WHERE NOT {GONE} {there}
+              UNION ALL
+              SELECT {shown + ", " if shown else ""}{WEIGHT}, 1 FROM now WHERE NOT {GONE} {there}
+            ) GROUP BY ALL HAVING sum(w) <> 0""",
+            old=old,
+            now=now,
         )
 
-    def _drop_past(
+    # --- values of their own ---
+
+    def _distinct_steps(
+        self, state: State, place: int, told: Distinct, arrived: pa.Table | None, watermark: int | None
+    ) -> pa.Table:
+        """How much each distinct count of each group goes up or down."""
+        wanted = (*self.keys, VALUE)
+        schema = pa.schema([*self._key_fields, pa.field(VALUE, told.kind), *_int64(told.counts)])
+        values = state.arrangement(f"distinct {place}", Shape(schema, wanted, told.counts, compact=True))
+        sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in told.counts)
+        seen = duck.columns(wanted)
+        changed = duck.run(
+            f"SELECT {seen}, {sums} FROM rows GROUP BY {seen}",
+            rows=(schema.empty_table() if arrived is None else arrived.select(schema.names).cast(schema)),
+        )
+        hashes = hashes_of(changed, wanted)
+        before = values.gather(distinct(hashes))
+        values.add(changed, hashes)
+        self._drop_values(state, f"distinct {place}", values, changed, hashes, before, watermark)
+        moved = ", ".join(
+            f"sum((coalesce(b.{name}, 0) + c.{name} > 0)::BIGINT - (coalesce(b.{name}, 0) > 0)::BIGINT)::BIGINT"
+            f" AS {name}"
+            for name in map(duck.quoted, told.counts)
+        )
+        keys = duck.columns(self.keys, of="c")
+        return duck.run(
+            f"""
+            WITH before AS (SELECT {seen}, {sums} FROM old GROUP BY {seen})
+            SELECT {keys + ", " if keys else ""}{moved}
+            FROM changed c LEFT JOIN before b ON {_same(wanted, "c", "b")} {"GROUP BY " + keys if keys else ""}""",
+            changed=changed,
+            old=before,
+        )
+
+    def _extreme_values(
+        self, state: State, place: int, told: Extreme, arrived: pa.Table | None, watermark: int | None
+    ) -> tuple[pa.Table, Hashes]:
+        """Of each touched group the extreme of what came; or, where something went, that of all that is left, and the
+        hashes of those groups."""
+        schema = pa.schema([*self._key_fields, pa.field(VALUE, told.kind), pa.field(WEIGHT, pa.int64())])
+        values = state.arrangement(f"extreme {place}", Shape(schema, self.keys, (WEIGHT,), compact=True))
+        changed = (schema.empty_table() if arrived is None else arrived).select(schema.names).cast(schema)
+        hashes = hashes_of(changed, self.keys)
+        anew = distinct(hashes[changed[WEIGHT].to_numpy() < 0])
+        known = values.gather(distinct(hashes)) if self.until is not None else None
+        values.add(changed, hashes)
+        if known is not None:
+            self._drop_values(state, f"extreme {place}", values, changed, hashes, known, watermark)
+        all_columns = duck.columns(schema.names[:-1])
+        keys = duck.columns(self.keys) + ", " if self.keys else ""
+        return duck.run(
+            f"""
+            SELECT {keys}{told.how}({VALUE}) AS {duck.quoted(told.name)} FROM (
+              SELECT {all_columns} FROM came UNION ALL
+              SELECT {all_columns} FROM left_over GROUP BY ALL HAVING sum({WEIGHT}) > 0
+            ) {"GROUP BY " + duck.columns(self.keys) if self.keys else ""}""",
+            came=changed.filter(pa.array(~np.isin(hashes, anew) & (changed[WEIGHT].to_numpy() > 0))),
+            left_over=values.gather(anew),
+        ), anew
+
+    # --- what is past ---
+
+    def _drop_values(
         self,
         state: State,
         name: str,
@@ -109,55 +203,90 @@ class Aggregate:
         before: pa.Table,
         watermark: int | None,
     ) -> None:
-        """Rows of an arrangement that are bound to a time: those that begin are entered, those past it taken away."""
         if self.until is None:
             return
+        begins = ~np.isin(hashes, hashes_of(before, kept.shape.key))
+        past = self._past(kept.gather(self._due(state, name, changed, hashes, begins, watermark)), watermark)
+        for column in kept.shape.additive:
+            past = past.set_column(past.schema.get_field_index(column), column, pc.negate(past[column]))
+        kept.add(past)
+
+    def _due(
+        self,
+        state: State,
+        name: str,
+        changed: pa.Table,
+        hashes: Hashes,
+        begins: np.ndarray[tuple[int], np.dtype[np.bool_]],
+        watermark: int | None,
+    ) -> Hashes:
+        """Those that begin are entered into the queue; answers the hashes of those whose time has come."""
+        assert self.until is not None
         expiry = Expiry(state, f"{name} expiry")
         times = ints(changed, self.until)
-        begins = (times != NEVER) & ~np.isin(hashes, key_hash([before.column(key) for key in kept.shape.key]))
+        begins = begins & (times != NEVER)
         expiry.enter(hashes[begins], after(times[begins], self.retain))
-        if watermark is not None:
-            due = kept.gather(expiry.take(watermark))
-            times = ints(due, self.until)
-            due = due.take(np.flatnonzero((times != NEVER) & (after(times, self.retain) < watermark)))
-            for column in kept.shape.additive:
-                due = due.set_column(due.schema.get_field_index(column), column, pc.negate(due[column]))
-            kept.add(due)
+        return expiry.take(watermark) if watermark is not None else np.zeros(0, np.uint64)
 
-    def _answer(self, delta: pa.Table, old: pa.Table) -> pa.Table:
-        """The row of each touched group as it was, taken away, and as it is, put in its place."""
-        numbers = [WEIGHT, *self._numbers]
-        keys = duck.columns(self.keys)
-        sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in numbers)
-        shown = ", ".join([f"{WEIGHT} AS {ROWS}", *(duck.quoted(name) for name in self._numbers)])
-        return duck.run(
-            f"""
-            WITH before AS (SELECT {keys}, {sums} FROM old GROUP BY {keys}),
-            touched AS (SELECT b.* FROM before b JOIN delta d ON {_same(self.keys, "b", "d")}),
-            now AS (SELECT {keys}, {sums} FROM (FROM touched UNION ALL BY NAME FROM delta) GROUP BY {keys}),
-            shown AS (
-              SELECT {keys}, {shown}, -1::BIGINT AS w FROM touched WHERE {WEIGHT} > 0
-              UNION ALL SELECT {keys}, {shown}, 1::BIGINT FROM now WHERE {WEIGHT} > 0)
-            SELECT * EXCLUDE (w), sum(w)::BIGINT AS {WEIGHT} FROM shown GROUP BY ALL HAVING sum(w) <> 0
-            ORDER BY ALL""",
-            delta=delta,
-            old=old,
-        )
+    def _past(self, rows: pa.Table, watermark: int | None) -> pa.Table:
+        assert self.until is not None
+        times = ints(rows, self.until)
+        mask = (times != NEVER) & (after(times, self.retain) < (NEVER if watermark is None else watermark))
+        return rows.filter(pa.array(mask))
+
+    # --- shapes ---
 
     @property
-    def _numbers(self) -> tuple[str, ...]:
-        return tuple(name for name, _ in (*self.counts, *self.distinct))
+    def answered(self) -> list[tuple[str, How]]:
+        """The numbers of the answer, by name."""
+        return self._numbers
 
-    def _values(self, column: str) -> Shape:
-        wanted = (*self.keys, column)
-        schema = pa.schema([*(self.input.field(name) for name in wanted), pa.field(WEIGHT, pa.int64())])
-        return Shape(schema, wanted, (WEIGHT,), compact=True)
+    @property
+    def _numbers(self) -> list[tuple[str, How]]:
+        counted: list[tuple[str, How]] = [(name, "sum") for each in self.distinct for name in each.counts]
+        return [*self.how, *counted, *((each.name, each.how) for each in self.extremes)]
+
+    def _kind(self, name: str) -> pa.DataType:
+        if name in self.input.names:
+            return self.input.field(name).type
+        return next((each.kind for each in self.extremes if each.name == name), pa.int64())
+
+    @property
+    def _key_fields(self) -> list[pa.Field]:
+        return [self.input.field(key) for key in self.keys]
 
     @property
     def _groups(self) -> Shape:
-        numbers = (WEIGHT, *self._numbers)
-        fields = [self.input.field(key) for key in self.keys] + [pa.field(name, pa.int64()) for name in numbers]
-        return Shape(pa.schema(fields), self.keys, numbers, compact=True)
+        numbers = [pa.field(name, self._kind(name)) for name, _ in self._numbers]
+        kept = [pa.field(WEIGHT, pa.int64()), *numbers, pa.field(_VERSION, pa.int64()), pa.field(GONE, pa.bool_())]
+        return Shape(pa.schema([*self._key_fields, *kept]), self.keys, newest=(_VERSION,))
+
+
+def _combined(how: How, name: str, kind: pa.DataType) -> str:
+    column = duck.quoted(name)
+    if how == "sum":
+        width = f"DECIMAL(38, {kind.scale})" if pa.types.is_decimal(kind) else "BIGINT"
+        return f"coalesce(sum({column}), 0)::{width} AS {column}"
+    return f"{how}({column}) AS {column}"
+
+
+def _without(old: pa.Table, name: str, hashes: Hashes) -> pa.Table:
+    """The rows of these groups without that number, which is computed anew."""
+    if not len(hashes):
+        return old
+    mask = pa.array(np.isin(old[HASH].to_numpy(), hashes))
+    place = old.schema.get_field_index(name)
+    return old.set_column(place, old.schema.field(place), pc.if_else(mask, pa.scalar(None, old[name].type), old[name]))
+
+
+def _gone(rows: pa.Table) -> pa.Table:
+    place, version = rows.schema.get_field_index(GONE), rows.schema.get_field_index(_VERSION)
+    rows = rows.set_column(place, GONE, pa.array(np.ones(rows.num_rows, np.bool_)))
+    return rows.set_column(version, _VERSION, pc.add(rows[_VERSION], 1))
+
+
+def _int64(names: tuple[str, ...]) -> list[pa.Field]:
+    return [pa.field(name, pa.int64()) for name in names]
 
 
 def _same(names: tuple[str, ...], a: str, b: str) -> str:

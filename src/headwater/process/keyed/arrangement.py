@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headwater.log.keyhash import Hashes, key_hash
+from headwater.log.keyhash import Hashes
 from headwater.process.keyed import merging
-from headwater.process.keyed.bykey import Mask, taken
+from headwater.process.keyed.bykey import Mask, hashes_of, taken
 from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, divide, run_size, write_run
 from headwater.process.keyed.combining import GONE, HASH, Shape
 from headwater.process.keyed.manifest import Manifest
@@ -65,7 +65,7 @@ class Arrangement:
         if rows.num_rows == 0:
             return
         if hashes is None:
-            hashes = key_hash([rows.column(name) for name in self.shape.key])
+            hashes = hashes_of(rows, self.shape.key)
         ordered = rows.select(self.shape.schema.names).cast(self.shape.schema)
         ordered = ordered.add_column(0, self.shape.stored.field(0), pa.array(hashes))
         if not (hashes[1:] >= hashes[:-1]).all():

@@ -1,10 +1,9 @@
-"""One batch of one level in one bucket: what arrives packed, one step of the operator, what goes on packed.
+"""One batch of one level in one bucket: what arrives packed, a step of each operator there, what goes on packed.
 
-port in    >= 0       changes of that input of the operator
-           WATERMARK  one row {watermark: int64}: how far event time has come; in every bucket or in none
-port out   ANSWER     the answer, spread by the level's key
-           DEAD       dead letters, in this bucket; only from the last level
-           WATERMARK  passed on to the same bucket of the next level
+port    >= 0       changes for a port of a node of this level, or of a later one to which they are passed on
+        WATERMARK  one row {watermark: int64}: how far event time has come; in every bucket or in none
+        ANSWER     rows of the view's topic, in the bucket that is their partition
+        DEAD       dead letters
 """
 
 from __future__ import annotations
@@ -15,15 +14,17 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import UsageError
 from headwater.process import duck
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import State, Within
 from headwater.process.keyed.packing import pack, pack_by_key, unpack
-from headwater.process.plan import CHANGES, Plan
+from headwater.process.plan import CHANGES, OUT, Plan, Send
 
 WATERMARK = -1
-ANSWER = 0
-DEAD = 1
+ANSWER = -2
+DEAD = -3
+
+_PORTS = 16
+"""More than a node has."""
 
 
 @dataclass(frozen=True)
@@ -37,31 +38,57 @@ def pack_watermark(watermark: int) -> bytes:
     return pack(pa.table({"watermark": pa.array([watermark], pa.int64())}))
 
 
+def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Blob]:
+    """Rows that go to other buckets, or out."""
+    rows = linear(send, rows)
+    if rows.num_rows == 0:
+        return
+    port = ANSWER if send.node == OUT else send.node * _PORTS + send.port
+    if send.to_all:
+        data = pack(rows)
+        yield from (Blob(bucket, port, data) for bucket in range(buckets))
+    elif not send.key:
+        # Into one bucket; rows of a view that are never taken away again may be in any, and take turns.
+        yield Blob(0 if send.node != OUT else rows.num_rows % buckets, port, pack(rows))
+    else:
+        yield from (Blob(bucket, port, data) for bucket, data in pack_by_key(rows, send.key, buckets))
+
+
+def linear(send: Send, rows: pa.Table) -> pa.Table:
+    return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})
+
+
 def run_batch(
     plan: Plan, level: int, bucket: int, state: State, arriving: Mapping[int, Sequence[bytes]]
 ) -> Iterator[Blob]:
-    """The level's step on what has arrived by port, in any order. The state is up to date once all was taken."""
+    """The level's steps on what has arrived by port, in any order. The state is up to date once all was taken."""
     # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
-    tables = {port: unpack(sorted(blobs)) for port, blobs in sorted(arriving.items())}
-    told = tables.pop(WATERMARK, None)
+    told = unpack(arriving[WATERMARK]) if WATERMARK in arriving else None
     watermark: int | None = pc.min(told["watermark"]).as_py() if told is not None else None
-    answer = plan.levels[level].operator.step(state, tables, watermark)
-    is_last = level == len(plan.levels) - 1
-    if watermark is not None and not is_last:
+    if watermark is not None and level < plan.levels - 1:
         yield Blob(bucket, WATERMARK, pack_watermark(watermark))
-    yield from _answered(plan, level, answer)
-    if answer.dead is not None and answer.dead.num_rows:
-        if not is_last:
-            raise UsageError(
-                what=f"level {level + 1} of {len(plan.levels)} in the plan of {plan.view!r} has dead letters, "
-                "which only the last level may have",
-                do="Stop on errors there, or make it a view of its own and read that",
-            )
-        yield Blob(bucket, DEAD, pack(answer.dead))
+    here: dict[int, dict[int, list[pa.Table]]] = {}
+    for port, blobs in sorted(arriving.items()):
+        if port == WATERMARK:
+            continue
+        number, into = divmod(port, _PORTS)
+        if port >= 0 and plan.nodes[number].level == level:
+            here.setdefault(number, {}).setdefault(into, []).append(unpack(sorted(blobs)))
+        else:
+            yield from (Blob(bucket, port, blob) for blob in sorted(blobs))
+    for number, node in plan.at(level):
+        ports = {port: _together(tables) for port, tables in sorted(here.get(number, {}).items())}
+        if not ports and watermark is None:
+            continue
+        answer = node.operator.step(Within(state, f"{number} "), ports, watermark)
+        for send in node.sends:
+            if not send.local:
+                yield from sent(send, answer.rows, plan.buckets)
+            elif answer.rows.num_rows and (rows := linear(send, answer.rows)).num_rows:
+                here.setdefault(send.node, {}).setdefault(send.port, []).append(rows)
+        if answer.dead is not None and answer.dead.num_rows:
+            yield Blob(bucket, DEAD, pack(answer.dead))
 
 
-def _answered(plan: Plan, level: int, answer: Answer) -> Iterator[Blob]:
-    after = plan.levels[level]
-    rows = answer.rows if after.sql is None else duck.run(after.sql, **{CHANGES: answer.rows})
-    for target, data in pack_by_key(rows, after.key, plan.buckets):
-        yield Blob(target, ANSWER, data)
+def _together(tables: list[pa.Table]) -> pa.Table:
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

@@ -15,11 +15,24 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.log.keyhash import Hashes
+from headwater.log.keyhash import Hashes, key_hash
 from headwater.process import duck
+from headwater.records import is_key_type
 
 Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+def hashes_of(rows: pa.Table, key: Sequence[str]) -> Hashes:
+    """The hash of each row's key; without key columns all rows are together."""
+    return key_hash([_hashable(rows.column(name)) for name in key]) if key else np.zeros(rows.num_rows, np.uint64)
+
+
+def _hashable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A type that keys of topics may not have, but groups may (a list, a decimal), by its text."""
+    if is_key_type(column.type):
+        return column
+    return duck.run("SELECT x::VARCHAR AS x FROM rows", rows=pa.table({"x": column}))["x"]
 
 
 @dataclass(frozen=True)

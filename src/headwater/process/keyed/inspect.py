@@ -1,7 +1,7 @@
 """How much state each bucket of a pipeline holds. Only for people: written after every batch, read by nothing else.
 
 <pipeline>/state/<level>-<bucket>.json
-{"level", "bucket", "operator", "arrangements": {name: {"rows", "bytes", "chunks", "runs"}}}
+[{"operator", "level", "bucket", "arrangement", "rows", "bytes", "chunks", "runs"}, ...]
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from headwater.process.keyed.manifest import Manifest
-from headwater.process.keyed.operator import Operator
+from headwater.process.plan import Plan
 
 
-def write(folder: Path, level: int, bucket: int, operator: Operator, manifests: Mapping[str, Manifest]) -> None:
+def write(folder: Path, plan: Plan, level: int, bucket: int, manifests: Mapping[str, Manifest]) -> None:
     """Put in place of the last one as a whole. That there is no room for it must not stop a pipeline."""
-    told = {
-        "level": level,
-        "bucket": bucket,
-        "operator": type(operator).__name__,
-        "arrangements": {name: asdict(manifest.size) for name, manifest in sorted(manifests.items())},
-    }
+    told = []
+    for name, manifest in sorted(manifests.items()):
+        number, _, arrangement = name.partition(" ")
+        operator = f"{number} {type(plan.nodes[int(number)].operator).__name__}"
+        place = {"operator": operator, "level": level, "bucket": bucket, "arrangement": arrangement}
+        told.append({**place, **asdict(manifest.size)})
     path = folder / "state" / f"{level}-{bucket}.json"
     part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
     try:
@@ -39,13 +39,11 @@ def write(folder: Path, level: int, bucket: int, operator: Operator, manifests: 
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
-    """One dict for each level, bucket and arrangement of the pipeline in that folder, after its last batch there.
+    """One dict for each operator, bucket and arrangement of the pipeline in that folder, after its last batch there.
 
-    Keys: level, bucket, operator, arrangement, rows, bytes, chunks, runs. Rows that merging will yet combine count.
+    Keys: operator, level, bucket, arrangement, rows, bytes, chunks, runs. Rows that merging will yet combine count.
     """
-    found = []
+    found: list[dict[str, Any]] = []
     for file in (folder / "state").glob("*.json"):
-        told = json.loads(file.read_text())
-        arrangements = told.pop("arrangements")
-        found += [{**told, "arrangement": name, **size} for name, size in arrangements.items()]
-    return sorted(found, key=lambda each: (each["level"], each["bucket"], each["arrangement"]))
+        found += json.loads(file.read_text())
+    return sorted(found, key=lambda each: (each["level"], each["operator"], each["bucket"], each["arrangement"]))

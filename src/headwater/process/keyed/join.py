@@ -1,61 +1,135 @@
-"""Inner join on equality: dA x B_new + A_old x dB. Rows of keys that did not change are never touched."""
+"""Joins on equality: pairs by dA x B_new + A_old x dB, and rows that match nothing. Keys that did not change are never
+touched.
+
+State: `left` and `right`, the rows of both sides by their keys.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
-from headwater.log.keyhash import distinct, key_hash
+from headwater.log.keyhash import distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
+from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.operator import Answer, State
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
 
+Part = Literal["pairs", "left only", "right only", "left matched"]
+
 
 @dataclass(frozen=True)
 class Join:
-    """`output` is a SELECT list over `l` and `r`, `where` what else must hold; weights multiply."""
+    """What the join consists of is said by its parts:
+
+    inner  pairs                 left   pairs + left only        full  pairs + left only + right only
+    semi   left matched          anti   left only
+
+    `output` is a SELECT list over `l` and `r`, `on` what must hold besides the equality; weights multiply. In rows that
+    match nothing the other side is null. `net` may be left out where no row of either side is ever taken away.
+    """
 
     left: pa.Schema
     right: pa.Schema
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
     output: str
-    where: str | None
+    on: str | None = None
+    parts: tuple[Part, ...] = ("pairs",)
+    net: bool = True
 
-    revision = 2
+    revision = 3
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))
         rights = state.arrangement("right", Shape(self.right, self.right_key, (WEIGHT,), compact=False))
         left = changes.get(LEFT, self.left.empty_table())
         right = changes.get(RIGHT, self.right.empty_table())
-        left_hashes = key_hash([left.column(name) for name in self.left_key])
-        right_hashes = key_hash([right.column(name) for name in self.right_key])
+        left_hashes, right_hashes = hashes_of(left, self.left_key), hashes_of(right, self.right_key)
+        left_touched, right_touched = distinct(left_hashes), distinct(right_hashes)
 
-        left_before = lefts.gather(distinct(right_hashes))
+        tables = {"dl": left, "dr": right, "l_old": lefts.gather(right_touched)}
+        if self._looks_left:
+            tables["r_before"] = rights.gather(right_touched)
+        if "right only" in self.parts:
+            tables["r_old"] = rights.gather(left_touched)
+            tables["l_before"] = lefts.gather(left_touched)
         rights.add(right, right_hashes)
-        right_now = rights.gather(distinct(left_hashes))
+        tables["r_new"] = rights.gather(left_touched)
         lefts.add(left, left_hashes)
+        if self._looks_left:
+            tables["r_after"] = rights.gather(right_touched)
+        if "right only" in self.parts:
+            tables["l_new"] = lefts.gather(right_touched)
+            tables["l_after"] = lefts.gather(left_touched)
+        return Answer(duck.run(self._sql(tables), **tables))
 
-        answer = duck.run(
-            f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ("
-            f"{self._product('left_changes', 'right_now')} UNION ALL {self._product('left_before', 'right_changes')}"
-            f") GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
-            left_changes=left,
-            right_now=right_now,
-            left_before=left_before,
-            right_changes=right,
+    @property
+    def _looks_left(self) -> bool:
+        return "left only" in self.parts or "left matched" in self.parts
+
+    def _sql(self, tables: Mapping[str, pa.Table]) -> str:
+        pieces: list[tuple[str, tuple[str, ...]]] = []  # with the tables without which it has no rows
+        if "pairs" in self.parts:
+            pieces += [(self._pairs("dl", "r_new"), ("dl", "r_new")), (self._pairs("l_old", "dr"), ("l_old", "dr"))]
+        for part, exists in (("left only", "NOT EXISTS"), ("left matched", "EXISTS")):
+            if part in self.parts:
+                pieces += [
+                    (self._left("dl", exists, "r_new", 1), ("dl",)),
+                    (self._left("l_old", exists, "r_after", 1), ("l_old",)),
+                    (self._left("l_old", exists, "r_before", -1), ("l_old",)),
+                ]
+        if "right only" in self.parts:
+            pieces += [
+                (self._right("dr", "l_new", 1), ("dr",)),
+                (self._right("r_old", "l_after", 1), ("r_old",)),
+                (self._right("r_old", "l_before", -1), ("r_old",)),
+            ]
+        worth = [sql for sql, needs in pieces if all(tables[name].num_rows for name in needs)]
+        union = " UNION ALL ".join(worth or [f"{pieces[0][0]} LIMIT 0"])
+        if not self.net:
+            return union
+        return (
+            f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({union})"
+            f" GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
         )
-        return Answer(answer)
 
-    def _product(self, left: str, right: str) -> str:
-        pairs = zip(self.left_key, self.right_key, strict=True)
-        on = " AND ".join(f"l.{duck.quoted(a)} = r.{duck.quoted(b)}" for a, b in pairs)
-        where = f" WHERE {self.where}" if self.where else ""
+    def _pairs(self, left: str, right: str) -> str:
         weight = f"l.{WEIGHT} * r.{WEIGHT} AS {WEIGHT}"
-        return f"SELECT {self.output}, {weight} FROM {left} AS l JOIN {right} AS r ON {on}{where}"
+        return f"SELECT {self.output}, {weight} FROM {left} AS l JOIN {right} AS r ON {self._match}"
+
+    def _left(self, left: str, exists: str, right: str, sign: int) -> str:
+        return (
+            f"SELECT {self.output}, {sign} * l.{WEIGHT} AS {WEIGHT} FROM {left} AS l, {_nothing(self.right, 'dr')} AS r"
+            f" WHERE {exists} (FROM {_present(self.right, right)} AS r WHERE {self._match})"
+        )
+
+    def _right(self, right: str, left: str, sign: int) -> str:
+        return (
+            f"SELECT {self.output}, {sign} * r.{WEIGHT} AS {WEIGHT} FROM {right} AS r, {_nothing(self.left, 'dl')} AS l"
+            f" WHERE NOT EXISTS (FROM {_present(self.left, left)} AS l WHERE {self._match})"
+        )
+
+    @property
+    def _match(self) -> str:
+        pairs = zip(self.left_key, self.right_key, strict=True)
+        equal = [f"l.{duck.quoted(a)} = r.{duck.quoted(b)}" for a, b in pairs]
+        return " AND ".join([*equal, *([f"({self.on})"] if self.on else [])]) or "true"
+
+
+def _nothing(side: pa.Schema, table: str) -> str:
+    """One row of nulls, of the side's types."""
+    nulls = ", ".join(f"any_value({duck.quoted(name)}) AS {duck.quoted(name)}" for name in side.names)
+    return f"(SELECT {nulls} FROM {table} WHERE false)"
+
+
+def _present(side: pa.Schema, table: str) -> str:
+    """The rows that are there, of rows that came and went."""
+    names = duck.columns([name for name in side.names if name != WEIGHT])
+    return f"(SELECT {names} FROM {table} GROUP BY ALL HAVING sum({WEIGHT}) > 0)"

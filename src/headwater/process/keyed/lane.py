@@ -54,7 +54,7 @@ class KeyedLane:
 
         reader = session.readStream.format("headwater-packed").option("job", job.dump())
         frame = reader.options(**limits.options()).load()
-        for level in range(len(self.plan.levels)):
+        for level in range(self.plan.levels):
             processor = BucketProcessor(job, level)
             frame = frame.groupBy("bucket").transformWithStateInPandas(processor, OUTPUT, "Append", "None")
         return frame.writeStream.format("headwater-blobs").option("job", job.dump()).outputMode("append")

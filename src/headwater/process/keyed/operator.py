@@ -18,18 +18,29 @@ class State(Protocol):
 
 
 @dataclass(frozen=True)
+class Within:
+    """One operator's part of a state that several share."""
+
+    state: State
+    prefix: str
+
+    def arrangement(self, name: str, shape: Shape) -> Arrangement:
+        return self.state.arrangement(self.prefix + name, shape)
+
+
+@dataclass(frozen=True)
 class Answer:
     rows: pa.Table
     """The changes of the operator's output, weighted."""
     dead: pa.Table | None = None
-    """Records that could not be taken, in the columns of `deadletters.SCHEMA`: only from the last level of a plan."""
+    """Records that could not be taken, in the columns of `deadletters.SCHEMA`."""
 
 
 class Operator(Protocol):
     """A function of sets: the same state and changes give the same answer, whatever the order of chunks or rows.
 
-    `step` is called once a batch and bucket, with the changes of each input port that has any; it may be called again
-    with the same changes on the same earlier state (a retried batch), and must then answer the same rows. What it
+    `step` is called at most once a batch and bucket, with the changes of each input port that has any; it may be called
+    again with the same changes on the same earlier state (a retried batch), and must then answer the same rows. What it
     retracts is what it emitted before. It keeps nothing outside `state`.
 
     `watermark` is the event time in µs that the inputs have reached after this batch: a function of the log, never

@@ -8,7 +8,8 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import ipc
 
-from headwater.log.keyhash import grouped, key_hash, spread
+from headwater.log.keyhash import grouped, spread
+from headwater.process.keyed.bykey import hashes_of
 
 Blobs = Iterator[tuple[int, bytes]]
 
@@ -32,7 +33,7 @@ def pack_by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Blobs:
     """The rows spread over `ways` buckets by the hash of their key, packed; empty buckets are left out."""
     if table.num_rows == 0:
         return
-    order, bounds = grouped(spread(key_hash([table.column(name) for name in key]), ways), ways)
+    order, bounds = grouped(spread(hashes_of(table, key), ways), ways)
     ordered = table.take(pa.array(order))
     for way in range(ways):
         rows = int(bounds[way + 1] - bounds[way])

@@ -12,7 +12,7 @@ from headwater.process import duck
 from headwater.process.keyed.fold import Fold
 from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.operator import Operator
-from headwater.process.plan import CHANGES, Level, Plan, Read
+from headwater.process.plan import CHANGES, Node, Plan, Read, Send
 from headwater.records import OFFSET, PARTITION
 
 _METADATA = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64())]
@@ -61,5 +61,5 @@ def _arriving(topic: TopicSpec) -> pa.Schema:
 def _plan(name: str, topic: TopicSpec, key: tuple[str, ...], operator: Operator, schema: pa.Schema) -> Plan:
     stored = tuple(topic.stored.names)
     sql = f"SELECT {duck.columns([*stored, PARTITION, OFFSET])} FROM {CHANGES}"
-    read = Read(topic.name, stored, sql, key, metadata=True)
-    return Plan(name, "", (read,), (Level(operator, None, key),), schema, key)
+    read = Read(topic.name, stored, (Send(sql, key, node=0),), metadata=True)
+    return Plan(name, "", (read,), (Node(operator, 0, (Send(None, key),)),), schema, key)

@@ -50,10 +50,9 @@ class BucketProcessor(StatefulProcessor):
         state = _SparkState(job.cache, self._manifest.get(), _SparkChunks(self._chunks))
         blobs = list(run_batch(plan, self._level, bucket, state, _by_port(rows)))
         self._manifest.update((state.settle(),))
-        inspect.write(Path(job.folder), self._level, bucket, plan.levels[self._level].operator, state.manifests)
+        inspect.write(Path(job.folder), plan, self._level, bucket, state.manifests)
         if blobs:
-            is_last = self._level == len(plan.levels) - 1
-            named = range(plan.buckets) if is_last else labels
+            named = range(plan.buckets) if self._level == plan.levels - 1 else labels
             yield pd.DataFrame(
                 {
                     "bucket": pd.Series([named[blob.bucket] for blob in blobs], dtype="int32"),

@@ -9,12 +9,11 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 
-from headwater.process import duck
 from headwater.process.job import Job
-from headwater.process.keyed.bucket import WATERMARK, pack_watermark
-from headwater.process.keyed.packing import bucket_labels, pack_by_key
+from headwater.process.keyed.bucket import WATERMARK, pack_watermark, sent
+from headwater.process.keyed.packing import bucket_labels
 from headwater.process.lateness import admitted, watermark
-from headwater.process.plan import CHANGES, Plan, Read
+from headwater.process.plan import Plan, Read
 from headwater.process.source import Limits, LogReader, Task
 from headwater.records import OFFSET, PARTITION
 
@@ -30,16 +29,17 @@ class PackedReader(LogReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
         self.begun()
-        labels = bucket_labels(self._plan.buckets)
-        for port, read in enumerate(self._plan.reads):
+        labels = bucket_labels(self._plan.buckets) if self._plan.levels else range(self._plan.buckets)
+        for read in self._plan.reads:
             batches = list(self._batches(read, partition))
             if not batches:
                 continue
-            rows = duck.run(read.sql, **{CHANGES: pa.Table.from_batches(batches)})
-            packed = list(pack_by_key(rows, read.key, self._plan.buckets))
-            if packed:
-                yield _blobs([labels[bucket] for bucket, _ in packed], port, [blob for _, blob in packed])
-        if partition.first and self._job.lateness:
+            rows = pa.Table.from_batches(batches)
+            for send in read.sends:
+                blobs = list(sent(send, rows, self._plan.buckets))
+                if blobs:
+                    yield _blobs([labels[blob.bucket] for blob in blobs], blobs[0].port, [blob.data for blob in blobs])
+        if partition.first and self._job.lateness and self._plan.levels:
             passed = watermark(self._job, partition.end)
             if passed is not None:
                 yield _blobs(list(labels), WATERMARK, [pack_watermark(passed)] * len(labels))

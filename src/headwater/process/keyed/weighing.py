@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from headwater.process import duck
 from headwater.records import WEIGHT
 
 
@@ -17,3 +18,15 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
             own = rows.select(columns.names).cast(columns)
             tables.append(own.append_column(WEIGHT, pa.array(np.full(rows.num_rows, weight, np.int64))))
     return pa.concat_tables(tables)
+
+
+def present(rows: pa.Table) -> pa.Table:
+    """The rows that are there, each as often as it is, in an order that depends on nothing but them."""
+    net = duck.run(
+        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows"
+        f" GROUP BY ALL HAVING sum({WEIGHT}) > 0 ORDER BY ALL",
+        rows=rows,
+    )
+    times = net[WEIGHT].to_numpy()
+    there = net.drop_columns([WEIGHT])
+    return there if not len(times) or times.max() == 1 else there.take(np.repeat(np.arange(len(times)), times))

@@ -1,0 +1,1 @@
+"""What `nexmark.py` measures with: Flink as the peer."""

@@ -1,0 +1,88 @@
+"""One SELECT while it is planned: what it reads, and which of its expressions have become columns by now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from headwater.process.sql.parse import DIALECT, refuse
+from headwater.process.sql.ranking import kept_first
+from headwater.process.sql.relation import Build, Rel
+
+if TYPE_CHECKING:
+    from headwater.process.sql.query import Queries
+
+Known = Mapping[str, Callable[[], Rel]]
+"""Common table expressions, each planned when it is first asked for."""
+
+
+@dataclass
+class Scope:
+    queries: Queries
+    build: Build
+    select: exp.Select
+    known: Known
+    replaced: list[tuple[exp.Expr, str]] = field(default_factory=list)
+    """Expressions that have become columns, with their SQL."""
+
+    @property
+    def view(self) -> str:
+        return self.build.view
+
+    def answers(self) -> list[exp.Expr]:
+        """The parts that speak of what comes out: after WHERE and GROUP BY."""
+        found = list(self.select.expressions)
+        for name in ("having", "qualify", "order"):
+            if self.select.args.get(name) is not None:
+                found.append(self.select.args[name])
+        return found
+
+    def text(self, node: exp.Expr) -> str:
+        """The SQL of an expression over the columns of the relation as it is now."""
+
+        def moved(part: exp.Expr) -> exp.Expr:
+            for known, column in self.replaced:
+                if part == known:
+                    return exp.maybe_parse(column, dialect=DIALECT)
+            if isinstance(part, exp.Column) and part.table:
+                return exp.column(exp.to_identifier(f"{part.table}.{part.name}", quoted=True))
+            if isinstance(part, exp.Subquery | exp.Exists) or (isinstance(part, exp.In) and part.args.get("query")):
+                refuse(self.view, part, "a subquery here", do="Write it as a join, or in WHERE joined by AND")
+            return part
+
+        return str(node.copy().transform(moved).sql(dialect=DIALECT))
+
+    def filtered(self, rel: Rel, condition: exp.Expr) -> Rel:
+        for part in conjuncts(condition):
+            rel = kept_first(rel.where(self.text(part)), rel, part, self.text)
+        return rel
+
+
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And | exp.Paren):
+        return conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return [*conjuncts(condition.left), *conjuncts(condition.right)]
+    return [condition]
+
+
+def tables(node: exp.Expr) -> set[str]:
+    return {column.table for column in node.find_all(exp.Column) if column.table}
+
+
+def has_query(node: exp.Expr) -> bool:
+    return node.find(exp.Query) is not None
+
+
+def own_tables(query: exp.Expr) -> set[str]:
+    names = set()
+    source = query.args.get("from_")
+    for holder in [source, *(query.args.get("joins") or [])]:
+        if holder is not None:
+            names.add(holder.this.alias_or_name)
+    return names
