@@ -48,6 +48,8 @@ def follow(query: str, seed: int, batches: int) -> None:
         assert bench.again().equals(emitted), "a batch that runs twice must say the same"
         if plan.key:
             _no_row_comes_and_goes(emitted)
+            keys = [repr(tuple(row.values())) for row in bench.view().select(list(plan.key)).to_pylist()]
+            assert len(keys) == len(set(keys)), "no two rows agree in the key"
         if any(rows.num_rows for rows in bench.output):  # a total over nothing begins with the first record
             assert found(bench) == answer(plan.oracle, prefix.held)
 
