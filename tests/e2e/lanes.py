@@ -94,16 +94,16 @@ class Lanes:
                 continue  # it has just ended
         return found
 
-    def cpu_s(self) -> float:
-        """What they have used up to now, and those of theirs that have ended."""
-        ticks = 0
+    def cpu_s(self) -> dict[int, float]:
+        """What each of them has used up to now."""
+        used = {}
         for process in self.processes():
             try:
                 about = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
             except FileNotFoundError:
                 continue
-            ticks += sum(map(int, about[11:15]))  # user, system, and both of its children
-        return ticks / os.sysconf("SC_CLK_TCK")
+            used[process] = sum(map(int, about[11:13])) / os.sysconf("SC_CLK_TCK")  # user and system
+        return used
 
     def jvm(self) -> int:
         (found,) = (process for process, command in self.processes().items() if "org.apache.spark" in command)
