@@ -4,7 +4,7 @@ BIN := .venv/bin
 NAME ?= thread
 DEMO_HTTP ?= 127.0.0.1:8080
 
-.PHONY: setup demo test check prove bench lock format system
+.PHONY: setup demo test test-spark test-rest check check-log check-rest prove bench lock format system
 .DEFAULT_GOAL := help
 
 help:
@@ -30,20 +30,38 @@ setup: .venv/done
 demo: setup
 	@$(BIN)/python examples/demo.py --http $(DEMO_HTTP)
 
+# In two halves at once, as check below: what needs Spark waits much, for batches and for processes that start.
+SPARK := tests/oracle tests/e2e
+
 test: setup system
-	$(BIN)/pytest
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-spark test-rest
+
+test-spark:
+	$(BIN)/pytest $(SPARK)
+
+test-rest:
+	$(BIN)/pytest -p no:cacheprovider $(SPARK:%=--ignore=%)
 
 # What the fast tests leave out needs Spark, servers or a browser.
+FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+LOG := tests/contract tests/crash tests/property
+
 check: setup
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check-log check-rest
+
+check-log:
+	$(FAST) $(LOG)
+
+check-rest:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+	$(FAST) -p no:cacheprovider $(LOG:%=--ignore=%)
 
 # Long campaigns: a fault and a power cut at every single act, 200 killed writers, many more examples.
 prove: setup system
 	HEADWATER_FAULT_STEP=1 HEADWATER_KILLS=200 HEADWATER_APP_KILLS=20 $(BIN)/pytest --hypothesis-profile=prove --timeout=3600 \
-	  tests/crash tests/property tests/e2e/test_killed_lanes.py
+	  tests/crash tests/property tests/e2e/test_killed_lanes.py tests/oracle/test_random_batches.py
 
 bench: setup system
 	$(BIN)/python benchmarks/$(NAME).py

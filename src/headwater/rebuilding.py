@@ -53,10 +53,11 @@ def rebuild(
             follower.start()
             stack.callback(follower.stop)
         say("starting Spark (its first batch takes 20 to 40 seconds)")
-        from headwater.process.session import spark_session
+        from headwater.process.session import spark_session, stopped_after
 
-        session = spark_session(running.app, words=running.folder / "spark.log", master=master)
-        stack.callback(session.stop)
+        words = running.folder / "spark.log"
+        session = spark_session(running.app, words=words, master=master)
+        stack.enter_context(stopped_after(session, words=words))
         for pipeline in pipelines:
             pipeline.check(session)
         for pipeline in pipelines:

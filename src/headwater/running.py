@@ -185,11 +185,12 @@ class Running:
             stack.callback(self._keep_up(followers))
             # 4. Spark, 5. the pipelines: all are checked, then each fences its predecessor.
             say("starting Spark (its first batch takes 20 to 40 seconds)")
-            from headwater.process.session import spark_session
+            from headwater.process.session import spark_session, stopped_after
 
-            session = spark_session(self.app, words=self.folder / "spark.log", master=master)
+            words = self.folder / "spark.log"
+            session = spark_session(self.app, words=words, master=master)
             self._arm()  # Spark has put its own handler of Ctrl-C in place of ours
-            stack.callback(session.stop)
+            stack.enter_context(stopped_after(session, words=words))
             for pipeline in pipelines:
                 pipeline.check(session)
             for pipeline in pipelines:

@@ -37,6 +37,7 @@ from headwater.errors.process import (
     JavaMissing,
     PipelineFailed,
     ProcessError,
+    SparkLost,
     SqlRefused,
 )
 from headwater.errors.records import BadRecord, BadSchema
@@ -109,6 +110,7 @@ __all__ = [
     "Rebalanced",
     "SchemaRefused",
     "ServeError",
+    "SparkLost",
     "SqlRefused",
     "StorageFailed",
     "TargetNotEmpty",

@@ -32,6 +32,7 @@ from headwater.errors.process import (
     FunctionFailed,
     JavaMissing,
     PipelineFailed,
+    SparkLost,
     SqlRefused,
 )
 from headwater.errors.records import BadRecord, BadSchema
@@ -104,6 +105,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     PipelineFailed: (500, 1),
     FunctionFailed: (500, 1),
     JavaMissing: (500, 8),
+    SparkLost: (500, 8),
     ViewNotFound: (404, 3),
     BadKey: (422, 2),
     NotCovered: (504, 6),

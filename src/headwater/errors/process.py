@@ -107,3 +107,16 @@ class JavaMissing(ProcessError):
             f"Spark needs Java 17 or newer, found {found}", do="Install it, e.g. apt install openjdk-17-jre"
         )
         self.found = found
+
+
+class SparkLost(ProcessError):
+    """Spark's Java process has ended while it was needed; `code` is its exit code, or less than zero: the signal."""
+
+    def __init__(self, *, code: int, words: str) -> None:
+        how = f"was killed (signal {-code})" if code < 0 else f"ended (exit code {code})"
+        super().__init__(
+            f"Spark's Java process {how}; its words are in {words}",
+            do="Nothing is lost: run again, all pipelines go on where they were. "
+            "If the machine ran out of memory, let batches be smaller with max_rows",
+        )
+        self.code, self.words = code, words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,6 +32,7 @@ Start = Literal["start", "end"] | Position | datetime
 SKIPS = "skips.json"
 MOST_RESTARTS = 5
 SOURCES_S = 30.0
+ROOM_BYTES = 1024 * 1024
 _NO_WORKER = "Python worker failed to connect back"
 
 
@@ -221,7 +223,8 @@ class Pipeline:
             except HeadwaterError as error:
                 return error
         where = line_in(str(told), self.lane.where)
-        return PipelineFailed(pipeline=self.name, why=_cause(str(told)), where=where, **self._planned())
+        why = _cause(str(told)) + _full_disk(self.folder)
+        return PipelineFailed(pipeline=self.name, why=why, where=where, **self._planned())
 
     def _planned(self) -> dict[str, Any]:
         """The batch that is not done, and its inputs."""
@@ -259,6 +262,12 @@ class Pipeline:
         part.write_text(json.dumps(listed))
         part.replace(self.folder / SKIPS)  # whole or not at all
         return progress
+
+
+def _full_disk(folder: Path) -> str:
+    """Whoever finds that there is no room does not always say where."""
+    left = shutil.disk_usage(folder).free
+    return f" (the disk with {folder} is full: {left} bytes are left)" if left < ROOM_BYTES else ""
 
 
 def _cause(told: str) -> str:

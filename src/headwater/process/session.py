@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -12,13 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headwater.errors import JavaMissing
+from headwater.errors import JavaMissing, SparkLost
 from headwater.process.plan import BUCKETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA = 17
+JAVA_ENDS_S = 10.0
+"""Its connections are closed a moment before it has ended."""
 MASTER = "HEADWATER_MASTER"
 """The environment variable that names another Spark master than this machine."""
 
@@ -49,6 +52,66 @@ def spark_session(app: str, *, words: Path, master: str | None = None) -> SparkS
     for source in (PackedSource, BlobSink, RowsSource, TableSource, RowsSink):
         session.dataSource.register(source)
     return session
+
+
+@contextmanager
+def stopped_after(session: SparkSession, *, words: Path) -> Iterator[None]:
+    """Stops it in the end. If its Java process ends before that, what fails for this reason is told as `SparkLost`."""
+    from py4j.protocol import Py4JNetworkError
+
+    try:
+        with _no_traces(session):
+            yield
+    except (Py4JNetworkError, ConnectionError) as error:
+        code = _end_of_java(session, within_s=JAVA_ENDS_S)
+        if code is None:
+            raise
+        raise SparkLost(code=code, words=str(words)) from error
+    finally:
+        if _end_of_java(session) is None:
+            session.stop()
+        else:
+            _forget(session)
+
+
+@contextmanager
+def _no_traces(session: SparkSession) -> Iterator[None]:
+    """Spark's libraries write tracebacks to the terminal when Java is gone; they raise as well, which is enough."""
+
+    def is_not_py4j(record: logging.LogRecord) -> bool:
+        return Path(record.pathname).parent.name != "py4j"
+
+    accumulators = session.sparkContext._accumulatorServer
+    accumulators.handle_error = lambda *_: None  # type: ignore[method-assign]
+    root = logging.getLogger()
+    root.addFilter(is_not_py4j)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_not_py4j)
+
+
+def _end_of_java(session: SparkSession, *, within_s: float = 0) -> int | None:
+    """The exit code of the Java process that we have started; None if it lives, or is somebody else's."""
+    process: subprocess.Popen[bytes] | None = getattr(session.sparkContext._gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _forget(session: SparkSession) -> None:
+    """As `stop`, without a word to a process that is gone: the next session of this process starts another one."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    context = session.sparkContext
+    context._jsc = None
+    context.stop()
+    SparkContext._gateway = SparkContext._jvm = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _settings(app: str) -> dict[str, str]:

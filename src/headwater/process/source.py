@@ -68,6 +68,8 @@ class LogReader(DataSourceStreamReader):
         self._job = job
         self._topics = tuple(topics)
         self._limits = limits
+        self._quiet: Snapshot | None = None
+        """Up to which append nothing came since that position: appends of others, our own among them, are no news."""
 
     @property
     def _log(self) -> Log:
@@ -83,13 +85,17 @@ class LogReader(DataSourceStreamReader):
         self._log.check(self._job.producer)  # step 5: a run that was overtaken plans nothing more
         self._job.reached("1 before")
         after = from_offset(start)
-        self._log.wait(after.number, IDLE_S)
+        known = self._quiet if self._quiet is not None and self._quiet.position == after.position else after
+        self._log.wait(known.number, IDLE_S)
         if held(Path(self._job.folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
             return start
         snapshot = self._log.snapshot(
             self._topics, after=after, max_rows=self._limits.rows, max_bytes=self._limits.bytes
         )
-        return start if snapshot.position == after.position else to_offset(snapshot)
+        if snapshot.position != after.position:
+            return to_offset(snapshot)
+        self._quiet = snapshot
+        return start
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
         self._job.reached("1 after")
