@@ -78,7 +78,7 @@ def made(folder: Path) -> Path:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--rows", type=int, default=3_000_000, help="of the topic that goes to nowhere")
+    options.add_argument("--rows", type=int, default=6_000_000, help="of the topic that goes to nowhere")
     options.add_argument("--rounds", type=int, default=3, help="how often each is measured; the median counts")
     options.add_argument("--keys", type=int, default=1_000_000)
     options.add_argument("--few-keys", type=int, default=20_000, help="for the peer that keeps state per key")
