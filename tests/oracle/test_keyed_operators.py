@@ -134,7 +134,7 @@ def test_upserts_become_rows_through_a_batch_that_runs_twice(log: hw.Log, runnin
     assert run.view() == sorted(model.values())
     assert DELETED not in run.plan.schema.names
     told = summary(run.home)
-    assert {(each["level"], each["operator"], each["arrangement"]) for each in told} == {(0, "Latest", "rows")}
+    assert {(each["level"], each["operator"], each["arrangement"]) for each in told} == {(0, "0 Latest", "rows")}
     assert {each["bucket"] for each in told} == set(range(run.plan.buckets))
     assert sum(each["rows"] for each in told) >= len(model)
 
