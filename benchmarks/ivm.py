@@ -28,6 +28,8 @@ import pyarrow.parquet as pq
 
 import headwater as hw
 from headwater.log import Topic, TopicSpec
+from headwater.log.protocol import Part
+from headwater.log.splitting import split
 from headwater.process.keyed.lane import KeyedLane
 from headwater.process.pipeline import Pipeline
 from headwater.process.session import spark_session
@@ -147,8 +149,7 @@ def measure(folder: Path, rows: int, rounds: int, spark: Any) -> dict[str, float
     for _ in range(rounds + 2):
         changes = data.changes()
         began = time.monotonic()
-        for name, changed in changes.items():
-            topics[name].append(changed)
+        log.append(parts(log, changes))
         wait(log, pipeline)
         spent.append(time.monotonic() - began)
     pipeline.stop()
@@ -160,6 +161,17 @@ def measure(folder: Path, rows: int, rounds: int, spark: Any) -> dict[str, float
     shutil.rmtree(folder)
     say(f"{rows:,} rows: {result}")
     return result
+
+
+def parts(log: hw.Log, changes: dict[str, pa.Table]) -> list[Part]:
+    """Of both tables, for one append: one batch."""
+    return [
+        log.stage(name, partition, rows)
+        for name, table in changes.items()
+        for partition, rows in split(
+            table.combine_chunks().to_batches()[0], SPECS[name].key, SPECS[name].partitions
+        ).items()
+    ]
 
 
 def wait(log: hw.Log, pipeline: Pipeline) -> None:
