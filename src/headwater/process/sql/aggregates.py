@@ -60,7 +60,6 @@ class Numbers:
 
     build: Build
     rows: Rel
-    schema: pa.Schema
     partial: list[tuple[str, str]] = field(default_factory=list)
     how: list[tuple[str, How]] = field(default_factory=list)
     values: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
@@ -228,7 +227,7 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
     """The groups, and each aggregate's SQL over their columns. `rows` have the keys among their columns."""
     in_key = rows.lazy is not None and rows.spread is not None and set(rows.spread) <= set(keys)
     if not in_key:
-        numbers = Numbers(build, rows, build.schema(rows))
+        numbers = Numbers(build, rows)
         if all(numbers.add(each) for each in asked):
             return numbers.node(keys), numbers.made
     texts = [*map(duck.quoted, keys), *(f"{each.text} AS {duck.quoted(each.name)}" for each in asked)]

@@ -56,11 +56,7 @@ def _keyed(
     key = []
     for place, each in enumerate(equal):
         own, its = (each.left, each.right) if side == "left" else (each.right, each.left)
-        kinds = [
-            build.schema(r.project([("x", text)])).field("x").type
-            for r, text in ((rel, own), (other, its))
-            if _has(r, text)
-        ]
+        kinds = [build.schema(r.project([("x", text)])).field("x").type for r, text in ((rel, own), (other, its))]
         plain = own.strip('"')
         if len(set(map(str, kinds))) <= 1 or all(pa.types.is_integer(kind) for kind in kinds):
             if duck.quoted(plain) == own and plain in rel.columns:
@@ -73,10 +69,6 @@ def _keyed(
         columns.append((name, text))
         key.append(name)
     return rel.project(columns), tuple(key)
-
-
-def _has(rel: Rel, text: str) -> bool:
-    return True
 
 
 def _common(build: Build, equality: Equality, kinds: Sequence[pa.DataType]) -> str:

@@ -147,7 +147,6 @@ class Build:
         """For how long in event time (µs) records may still correct the view; None: for ever."""
         self._scanned: dict[str, Scanned] = {}
         self._made: list[Made] = []
-        self._schemas: dict[tuple[int, str], pa.Schema] = {}
 
     # --- where rows come from ---
 
