@@ -2,7 +2,8 @@
 
 Both read the same events from local files in the form that each reads best (ours: the log; Flink: Parquet), keep state
 exactly once, and write nothing. Each side is alone on the machine while it is measured, and warm.
-Checked first: on a small number of events, our views are DuckDB's answer. Prints one JSON object last.
+That answers are right is checked elsewhere: `tests/property/test_nexmark_views.py`, and `flink_check` for Flink.
+Prints one JSON object last.
 """
 
 from __future__ import annotations
