@@ -60,7 +60,7 @@ check-rest:
 
 # Long campaigns: a fault and a power cut at every single act, 200 killed writers, many more examples.
 prove: setup system
-	HEADWATER_FAULT_STEP=1 HEADWATER_KILLS=200 HEADWATER_APP_KILLS=20 $(BIN)/pytest --hypothesis-profile=prove --timeout=3600 \
+	HEADWATER_FAULT_STEP=1 HEADWATER_KILLS=200 HEADWATER_APP_KILLS=20 HEADWATER_SEEDS=20 $(BIN)/pytest --hypothesis-profile=prove --timeout=3600 \
 	  tests/crash tests/property tests/e2e/test_killed_lanes.py tests/oracle/test_random_batches.py
 
 bench: setup system

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +25,24 @@ NAMED = {
     )
 }
 QUICK = list(NAMED)[::9]
-SEEDS = int(os.environ.get("HEADWATER_SEEDS", "1"))
+SEEDS = int(os.environ.get("HEADWATER_SEEDS", "0"))
+"""How many random ones to try as well as the fixed one: a landing does not hang on luck, `make prove` looks for it."""
+
+
+def seeds() -> list[int]:
+    return [20261116, *(random.randrange(1_000_000) for _ in range(SEEDS))]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NAMED if name not in QUICK])
 def test_after_every_prefix_the_view_is_the_answer_over_it(name: str) -> None:
-    for _ in range(SEEDS):
-        follow(NAMED[name], random.randrange(1_000_000), 6)
+    for seed in seeds():
+        follow(NAMED[name], seed, 6)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_after_some_prefixes_the_view_is_the_answer_over_it(name: str) -> None:
-    follow(NAMED[name], random.randrange(1_000_000), 3)
+    follow(NAMED[name], seeds()[0], 3)
 
 
 def follow(query: str, seed: int, batches: int) -> None:
@@ -47,7 +53,7 @@ def follow(query: str, seed: int, batches: int) -> None:
         emitted = bench.push(prefix.pushed)
         assert bench.again().equals(emitted), "a batch that runs twice must say the same"
         if plan.key:
-            _no_row_comes_and_goes(emitted)
+            _at_most_one_row_of_a_key_goes_and_one_comes(emitted, plan.key)
             keys = [repr(tuple(row.values())) for row in bench.view().select(list(plan.key)).to_pylist()]
             assert len(keys) == len(set(keys)), "no two rows agree in the key"
         if any(rows.num_rows for rows in bench.output):  # a total over nothing begins with the first record
@@ -60,11 +66,16 @@ def found(bench: PlanBench) -> list[tuple[object, ...]]:
     return bag(view.drop_columns(["_weight"]).take(np.repeat(np.arange(len(weights)), weights)))
 
 
-def _no_row_comes_and_goes(emitted: pa.Table) -> None:
-    came: dict[bool, set[str]] = {True: set(), False: set()}
+def _at_most_one_row_of_a_key_goes_and_one_comes(emitted: pa.Table, key: tuple[str, ...]) -> None:
+    """Net: of a row that moves to another bucket unchanged, the one says that it is gone, the other that it is there."""
+    net: Counter[tuple[str, str]] = Counter()
     for row in emitted.to_pylist():
-        came[row.pop("_weight") > 0].add(repr(row))
-    assert not came[True] & came[False], "a batch does not take away what it gives"
+        weight = row.pop("_weight")
+        net[repr([row[name] for name in key]), repr(row)] += weight
+    assert set(net.values()) <= {-1, 0, 1}, "a row of a view with a key is there once or not at all"
+    for sign in (-1, 1):
+        keys = [held for (held, _), weight in net.items() if weight == sign]
+        assert len(keys) == len(set(keys)), "two rows of one key"
 
 
 def test_the_rule_catches_an_operator_that_forgets_to_retract(monkeypatch: pytest.MonkeyPatch) -> None:
