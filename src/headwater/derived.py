@@ -27,8 +27,9 @@ import apsw
 from headwater.errors import HeadwaterError
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.manifest import LeftOut
-from headwater.process.checkpoint import Checkpoint
+from headwater.process.checkpoint import Checkpoint, Planned, last_batch
 from headwater.process.hold import holding
+from headwater.process.keyed.offsets import SharedCheckpoint, views_in
 from headwater.process.version import topic_of
 from headwater.serve.sqlite import copy_store, mark_in
 
@@ -61,15 +62,16 @@ class DerivedFiles:
                 hold.enter_context(holding(root / "pipelines"))
                 self._wait_for_quiet(root)
             cut()
-            for checkpoint in _checkpoints(root):  # with what rests beside it, such as the batches to be skipped
-                self._copy_pipeline(checkpoint.parent, part / checkpoint.parent.relative_to(root))
+            for folder in _folders(root):  # checkpoints, and what rests beside them, such as the batches to be skipped
+                self._copy_folder(folder, part / folder.relative_to(root))
 
     def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
         for checkpoint in _checkpoints(log.root):
-            try:
-                Checkpoint(checkpoint).verify(log, _producer(checkpoint))
-            except HeadwaterError as error:
-                self._leave_out_checkpoint(checkpoint, error.what)
+            views = _planned(checkpoint)
+            misfits = {view: why for view, planned in views.items() if (why := _refusal(log, planned)) is not None}
+            for view, why in misfits.items():
+                self._leave_out_checkpoint(view, why)
+            if len(misfits) == len(views):  # those that share it with another stay, and are refused when they run
                 shutil.rmtree(checkpoint.parent)
         for store in sorted((log.root / "stores").glob("*.db")):
             why = _misfit(log, store)
@@ -100,10 +102,9 @@ class DerivedFiles:
             time.sleep(LOOK_S)
 
     def _standing(self, root: Path) -> list[tuple[int | None, int | None]]:
-        found = [Checkpoint(folder) for folder in _checkpoints(root)]
-        return [(checkpoint.last_planned(), checkpoint.last_done()) for checkpoint in found]
+        return [(last_batch(each, "offsets"), last_batch(each, "commits")) for each in _checkpoints(root)]
 
-    def _copy_pipeline(self, source: Path, target: Path) -> None:
+    def _copy_folder(self, source: Path, target: Path) -> None:
         for _ in range(TRIES):
             before = _listing(source)
             shutil.rmtree(target, ignore_errors=True)
@@ -114,10 +115,10 @@ class DerivedFiles:
             if _listing(source) == before:
                 return
         shutil.rmtree(target, ignore_errors=True)
-        self._leave_out_checkpoint(source / "checkpoint", f"it changed {TRIES} times while it was copied")
+        for view in _planned(source / "checkpoint"):
+            self._leave_out_checkpoint(view, f"it changed {TRIES} times while it was copied")
 
-    def _leave_out_checkpoint(self, checkpoint: Path, why: str) -> None:
-        view = checkpoint.parents[1].name
+    def _leave_out_checkpoint(self, view: str, why: str) -> None:
         then = "After a restore this view must be built again from the log"
         self._left_out.append(LeftOut(f"the checkpoint of view {view!r}", why, then))
 
@@ -126,12 +127,30 @@ class DerivedFiles:
         self._left_out.append(LeftOut(f"the store of view {_view(store)!r}", why, then))
 
 
+def _folders(root: Path) -> list[Path]:
+    """Those of pipelines and of the queries that several share."""
+    return sorted(path for kind in ("pipelines/*/*", "queries/*") for path in root.glob(kind) if path.is_dir())
+
+
 def _checkpoints(root: Path) -> list[Path]:
-    return sorted(path for path in (root / "pipelines").glob("*/*/checkpoint") if path.is_dir())
+    return [folder / "checkpoint" for folder in _folders(root) if (folder / "checkpoint").is_dir()]
 
 
-def _producer(checkpoint: Path) -> str:
-    return f"{checkpoint.parents[1].name}@{checkpoint.parent.name}"
+def _planned(checkpoint: Path) -> dict[str, Planned]:
+    """What Spark has planned, by view: of one pipeline, or of those that share the query."""
+    shared = views_in(checkpoint)
+    if shared is None:
+        view, tag = checkpoint.parts[-3:-1]
+        return {view: Checkpoint(checkpoint, f"{view}@{tag}")}
+    return {name.rpartition("@")[0]: SharedCheckpoint(checkpoint, name) for name in shared}
+
+
+def _refusal(log: EmbeddedLog, planned: Planned) -> str | None:
+    try:
+        planned.verify(log)
+    except HeadwaterError as error:
+        return error.what
+    return None
 
 
 def _view(store: Path) -> str:

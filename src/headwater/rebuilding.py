@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.process.pipeline import Pipeline
+    from headwater.process.query import Query
 
 WATCH_S = 0.1
 SAY_S = 2.0
@@ -42,7 +43,7 @@ def rebuild(
     if view not in {each.name for each in begun}:
         raise VersionRefused(view=view, why="it was never built", do="`headwater run FILE` builds it from the log")
     with ExitStack() as stack:
-        pipelines = [running.pipeline(each) for each in begun]
+        pipelines = [running.pipeline(each, alone=True) for each in begun]
         for pipeline in pipelines:
             _prepare(pipeline)
         views = [each for each in begun if running.derived[each.name].view is not None]
@@ -60,9 +61,12 @@ def rebuild(
         stack.enter_context(stopped_after(session, words=words))
         for pipeline in pipelines:
             pipeline.check(session)
-        for pipeline in pipelines:
-            pipeline.start(session)
-            stack.callback(pipeline.stop)
+        from headwater.process.query import Query
+
+        queries = [Query([pipeline]) for pipeline in pipelines]
+        for query in queries:
+            query.start(session)
+            stack.callback(query.stop)
         by_name = {pipeline.name: pipeline for pipeline in pipelines}
 
         def covers(version: Version) -> Position:
@@ -75,7 +79,7 @@ def rebuild(
             return Position.of({**done.as_dict(), **tables.as_dict()})
 
         build = Build(log, begun, covers)
-        _watch(build, session, pipelines, followers, say)
+        _watch(build, session, queries, followers, say)
         say(build.line())
         versions.built(begun)
     if switch:
@@ -86,13 +90,13 @@ def rebuild(
     return [each for of in versions.all().values() for each in of if (each.name, each.version) in numbers]
 
 
-def _watch(build: Build, session: SparkSession, pipelines: list[Pipeline], followers: list[Follower], say: Say) -> None:
+def _watch(build: Build, session: SparkSession, queries: list[Query], followers: list[Follower], say: Say) -> None:
     said, said_at = "", 0.0
     while not build.done():
-        for pipeline in pipelines:
-            failure = pipeline.failure()
-            if failure is not None and not pipeline.start_again(session):
-                raise failure
+        for query in queries:
+            failed = query.failure()
+            if failed is not None and not query.start_again(session):
+                raise failed.error
         for follower in followers:
             if follower.failure is not None:
                 raise follower.failure

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Pipeline, Start, Status
     from headwater.process.plan import Plan
+    from headwater.process.query import Query
     from headwater.process.source import Limits
 
 Say = Callable[[str], None]
@@ -116,11 +117,25 @@ class Running:
     def stop(self) -> None:
         self._stopped.set()
 
-    def pipeline(self, version: Version) -> Pipeline:
+    def pipeline(self, version: Version, *, alone: bool = False) -> Pipeline:
+        """In the query that pipelines of its depth share, unless it is to be `alone`, or was when it was built."""
         from headwater.process.pipeline import Pipeline
 
         made = self.derived[version.name]
-        return Pipeline(made.lane, self.log, self.folder, version=version, limits=made.limits, start=made.start)
+        own = alone or made.lane.depth is None or (version.folder(self.folder) / "checkpoint").is_dir()
+        query = None if own else self.folder / "queries" / f"{self.app}-{made.lane.depth}"
+        return Pipeline(
+            made.lane, self.log, self.folder, version=version, limits=made.limits, start=made.start, query=query
+        )
+
+    def _queries(self, pipelines: Sequence[Pipeline]) -> list[Query]:
+        from headwater.process.query import Query
+
+        shared: dict[Path, list[Pipeline]] = {}
+        for pipeline in pipelines:
+            shared.setdefault(pipeline.query_folder, []).append(pipeline)
+        dropped = [each.producer for of in self.versions.all().values() for each in of if each.state == "dropped"]
+        return [Query(some, dropped=dropped) for some in shared.values()]
 
     def current(self, name: str) -> Pipeline:
         """As it was last run."""
@@ -193,10 +208,11 @@ class Running:
             stack.enter_context(stopped_after(session, words=words))
             for pipeline in pipelines:
                 pipeline.check(session)
-            for pipeline in pipelines:
-                pipeline.start(session)
-                stack.callback(pipeline.stop)
-            self._watch(session, pipelines, followers, goal, say, show)
+            queries = self._queries(pipelines)
+            for query in queries:
+                query.start(session)
+                stack.callback(query.stop)
+            self._watch(session, queries, followers, goal, say, show)
             say("stopping")
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
@@ -237,24 +253,30 @@ class Running:
     def _watch(
         self,
         session: SparkSession,
-        pipelines: list[Pipeline],
+        queries: list[Query],
         followers: list[Follower],
         goal: _Goal | None,
         say: Say,
         show: Show | None,
     ) -> None:
         started, warm, shown = time.monotonic(), False, 0.0
+        pipelines = [pipeline for query in queries for pipeline in query.pipelines]
         known = [self.log.covered(pipeline.producer) for pipeline in pipelines]
         while not self._stopped.wait(WATCH_S):
             if self._upkeep_failure is not None:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
                 self._upkeep_failure = None
-            for pipeline in pipelines:
-                failure = pipeline.failure()
-                if failure is not None:
-                    if not pipeline.start_again(session):
-                        raise failure
-                    say(f"{pipeline.name}: the machine was too busy to start a worker; trying again")
+            for query in queries:
+                failed = query.failure()
+                if failed is None:
+                    continue
+                if query.start_again(session):
+                    say(f"{query.pipelines[0].name}: the machine was too busy to start a worker; trying again")
+                elif failed.pipeline is not None and goal is None:
+                    say(f"{failed.pipeline.name} is parked, the others go on: {failed.error}")
+                    query.park(failed, session)
+                else:
+                    raise failed.error
             for follower in followers:
                 if follower.failure is not None:
                     raise follower.failure
@@ -262,7 +284,7 @@ class Running:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
             if show is not None and time.monotonic() - shown >= STATUS_S:
-                show([pipeline.status() for pipeline in pipelines])
+                show([each.status(query.batch_s()) for query in queries for each in query.pipelines])
                 shown = time.monotonic()
             if goal is not None and goal.reached(self.views):
                 return

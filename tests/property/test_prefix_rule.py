@@ -67,7 +67,7 @@ def found(bench: PlanBench) -> list[tuple[object, ...]]:
 
 
 def _at_most_one_row_of_a_key_goes_and_one_comes(emitted: pa.Table, key: tuple[str, ...]) -> None:
-    """Net: of a row that moves to another bucket unchanged, the one says that it is gone, the other that it is there."""
+    """Net: of a row that moves to another bucket unchanged, one says that it is gone, the other that it is there."""
     net: Counter[tuple[str, str]] = Counter()
     for row in emitted.to_pylist():
         weight = row.pop("_weight")

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headwater.process.keyed import inspect
 from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
-from headwater.process.keyed.bucket import DEAD, WATERMARK, pack_watermark, run_batch
+from headwater.process.keyed.bucket import DEAD, WATERMARK, Rows, pack_watermark, run_batch
 from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Answer, State
@@ -63,8 +63,10 @@ def test_of_several_watermarks_the_smallest_counts() -> None:
 
 
 def test_dead_letters_leave_by_a_port_of_their_own_and_pass_later_levels() -> None:
-    (blob,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {0: [pack(some(1))]})
-    assert (blob.bucket, blob.port) == (2, DEAD)
+    (rows,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {0: [pack(some(1))]})
+    assert isinstance(rows, Rows)
+    assert (rows.bucket, rows.port) == (2, DEAD)
+    blob = rows.packed()
     assert unpack([blob.data]).to_pylist() == [
         {"record": '{"k": 1}', "error": "no", "topic": "facts", "partition": 0, "offset": 5}
     ]

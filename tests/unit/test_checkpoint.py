@@ -27,7 +27,7 @@ def plan_batches(folder: Path, ends: list[int], *, done: int = 0) -> Checkpoint:
         (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(to_offset(at(end)))}")
     for batch in range(done):
         (folder / "commits" / str(batch)).write_text("v1\n{}")
-    return Checkpoint(folder)
+    return Checkpoint(folder, "p")
 
 
 def append_batches(log: hw.Log, ends: list[int]) -> None:
@@ -56,7 +56,7 @@ def test_a_checkpoint_that_goes_with_the_log_is_fine(
     log: hw.Log, tmp_path: Path, planned: list[int], appended: list[int]
 ) -> None:
     append_batches(log, appended)
-    plan_batches(tmp_path / "c", planned).verify(log, "p")
+    plan_batches(tmp_path / "c", planned).verify(log)
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_a_lost_or_restored_checkpoint_is_noticed(
 ) -> None:
     append_batches(log, appended)
     with pytest.raises(CheckpointLost) as caught:
-        plan_batches(tmp_path / "c", planned).verify(log, "p")
+        plan_batches(tmp_path / "c", planned).verify(log)
     assert told in str(caught.value)
 
 
 def test_a_restored_log_that_lacks_what_was_done_or_planned_is_noticed(log: hw.Log, tmp_path: Path) -> None:
     append_batches(log, [1, 2])
-    plan_batches(tmp_path / "fine", [1, 2, 3], done=2).verify(log, "p")
+    plan_batches(tmp_path / "fine", [1, 2, 3], done=2).verify(log)
     with pytest.raises(CheckpointLost, match="says that batch 2 is done, which the log does not have"):
-        plan_batches(tmp_path / "done", [1, 2, 3], done=3).verify(log, "p")
+        plan_batches(tmp_path / "done", [1, 2, 3], done=3).verify(log)
     with pytest.raises(CheckpointLost, match="batch 2 reads up to clicks:0=70, the log ends at clicks:0=60"):
-        plan_batches(tmp_path / "ahead", [1, 2, 7], done=2).verify(log, "p")
+        plan_batches(tmp_path / "ahead", [1, 2, 7], done=2).verify(log)
 
 
 def test_a_torn_offset_file_is_noticed(log: hw.Log, tmp_path: Path) -> None:
@@ -94,4 +94,4 @@ def test_a_torn_offset_file_is_noticed(log: hw.Log, tmp_path: Path) -> None:
     (tmp_path / "c" / "offsets" / "0").write_text("v1\n{}")
     append_batches(log, [1])
     with pytest.raises(CheckpointLost, match="cannot be read"):
-        checkpoint.verify(log, "p")
+        checkpoint.verify(log)

@@ -39,7 +39,7 @@ class House:
         self.log = EmbeddedLog(folder)
         self.clicks = Topic(self.log, self.log.create(CLICKS))
         self.output = Topic(self.log, self.log.create(DOUBLED))
-        self.checkpoint = Checkpoint(folder / "pipelines" / "doubled" / PLAN / "checkpoint")
+        self.checkpoint = Checkpoint(folder / "pipelines" / "doubled" / PLAN / "checkpoint", f"doubled@{PLAN}")
         self.producer = self.log.begin(f"doubled@{PLAN}")
         self.store = SqliteStore(folder / "stores" / f"doubled@{PLAN}.db", DOUBLED.schema, DOUBLED.key)
         self.follower = Follower(self.log, "doubled", self.producer.name, self.store)
@@ -117,7 +117,7 @@ def restored(tmp_path: Path) -> Iterator[Callable[[], House]]:
 
 def goes_on(again: House, *expected: int) -> None:
     """The restored pipeline and store take what comes, each once."""
-    again.checkpoint.verify(again.log, again.producer.name)
+    again.checkpoint.verify(again.log)
     last = again.checkpoint.last_planned()
     if last is not None and last != again.checkpoint.last_done():  # as Spark does: the last planned batch runs again
         again.append(last)
@@ -192,7 +192,7 @@ def test_at_an_earlier_position_what_is_ahead_of_it_is_left_out_and_named(
     again.follow()
     assert again.rows() == [2]  # built again from the view's topic
     with pytest.raises(CheckpointLost, match="it is gone, the log has batch 0"):
-        again.checkpoint.verify(again.log, again.producer.name)
+        again.checkpoint.verify(again.log)
 
 
 def test_a_store_whose_place_was_compacted_away_is_left_out(house: House, tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ def test_a_job_carries_functions_of_a_module_that_the_worker_cannot_import(modul
         Producer("p", Epoch(1)),
         topic="v",
         folder=str(tmp_path),
+        query=str(tmp_path),
         inputs=("clicks",),
         plan=plan(users.add),
     )
@@ -153,7 +154,7 @@ def test_a_job_carries_functions_of_a_module_that_the_worker_cannot_import(modul
     worker = (
         "import sys, base64, pickle\n"
         "from headwater.process.lineage import fingerprint_of\n"
-        "job = pickle.loads(base64.b64decode(sys.stdin.read()))\n"
+        "(job,) = pickle.loads(base64.b64decode(sys.stdin.read()))\n"
         "assert not {'a_users_module', 'a_users_helpers'} & set(sys.modules)\n"
         "print(job.plan.nodes[0].operator.function({'n': 100}, {})['n'], fingerprint_of(job.plan.described()))"
     )
@@ -169,6 +170,13 @@ def test_a_module_that_is_imported_under_two_names_travels(
     users = module("def reduce(state, row):\n    return {'n': state['n'] + 1}\n")
     monkeypatch.setitem(sys.modules, "another_name_of_it", users)
     job = Job(
-        "v", "file:x", Producer("v", Epoch(1)), topic="v", folder=str(tmp_path), inputs=(), plan=plan(users.reduce)
+        "v",
+        "file:x",
+        Producer("v", Epoch(1)),
+        topic="v",
+        folder=str(tmp_path),
+        query=str(tmp_path),
+        inputs=(),
+        plan=plan(users.reduce),
     )
     assert Job.load(job.dump()).name == "v"

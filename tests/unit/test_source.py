@@ -28,7 +28,7 @@ class Reader(LogReader):
 def test_appends_of_others_wake_an_idle_source_once(log: hw.Log, monkeypatch: pytest.MonkeyPatch) -> None:
     clicks, others = (Topic(log, log.create(TopicSpec(name, COLUMNS))) for name in ("clicks", "others"))
     folder = log.url.removeprefix("file:")
-    job = Job("p", log.url, log.begin("p"), "out", f"{folder}/pipelines/p/1", ("clicks",))
+    job = Job("p", log.url, log.begin("p"), "out", f"{folder}/pipelines/p/1", f"{folder}/pipelines/p/1", ("clicks",))
     reader = Reader(job, ["clicks"], Limits())
     asked: list[int] = []
     monkeypatch.setattr(EmbeddedLog, "wait", lambda self, after, timeout_s: asked.append(after))

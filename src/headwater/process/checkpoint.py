@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal, Protocol
 
 from headwater.errors import CheckpointLost
 from headwater.log.position import START, AppendNumber, Position
@@ -27,9 +28,45 @@ def from_offset(offset: dict[str, object]) -> Snapshot:
     return Snapshot(AppendNumber(int(str(offset["append"]))), Position.parse(str(offset["position"])))
 
 
+def last_batch(checkpoint: Path, kind: Literal["offsets", "commits"]) -> int | None:
+    folder = checkpoint / kind
+    batches = [int(file.name) for file in folder.iterdir() if file.name.isdigit()] if folder.is_dir() else []
+    return max(batches, default=None)
+
+
+class Planned(Protocol):
+    """What Spark has planned for a pipeline, whatever the form of its offsets."""
+
+    def last_planned(self) -> int | None: ...
+
+    def last_done(self) -> int | None: ...
+
+    def progress(self, batch: int) -> Progress | None:
+        """The pipeline's inputs of a batch that Spark has planned; None if it has no part in it."""
+
+    def before(self, batch: int) -> Snapshot:
+        """Where a batch of the pipeline begins."""
+
+    def begins(self, log: Log) -> Snapshot:
+        """Where the next batch begins, or the last one, which Spark may run again."""
+
+    def verify(self, log: Log) -> None:
+        """Raises `CheckpointLost` if Spark would not go on where the log's last append of the pipeline ended."""
+
+
+def under_way(planned: Planned) -> tuple[int, Progress] | None:
+    """The batch that is planned and not done, and what the pipeline reads in it."""
+    batch = planned.last_planned()
+    progress = planned.progress(batch) if batch is not None and batch != planned.last_done() else None
+    return (batch, progress) if batch is not None and progress is not None else None
+
+
 class Checkpoint:
-    def __init__(self, folder: Path, begin: Position = START) -> None:
+    """Of a query for one pipeline."""
+
+    def __init__(self, folder: Path, producer: str, begin: Position = START) -> None:
         self.folder = folder
+        self._producer = producer
         self._begin = Snapshot(AppendNumber(0), begin)
 
     def progress(self, batch: int) -> Progress:
@@ -37,15 +74,17 @@ class Checkpoint:
         return Progress(self.end(batch - 1).position, self.end(batch).position)
 
     def last_planned(self) -> int | None:
-        return self._last("offsets")
+        return last_batch(self.folder, "offsets")
 
     def last_done(self) -> int | None:
-        return self._last("commits")
+        return last_batch(self.folder, "commits")
 
-    def _last(self, kind: str) -> int | None:
-        folder = self.folder / kind
-        batches = [int(file.name) for file in folder.iterdir() if file.name.isdigit()] if folder.is_dir() else []
-        return max(batches, default=None)
+    def before(self, batch: int) -> Snapshot:
+        return self.end(batch - 1)
+
+    def begins(self, log: Log) -> Snapshot:
+        planned = self.last_planned()
+        return self.end(planned - 1 if planned is not None else -1)
 
     def end(self, batch: int) -> Snapshot:
         """Where a batch ends: of several sources, all their topics; of one topic's several, the least."""
@@ -56,9 +95,7 @@ class Checkpoint:
             sources = [from_offset(json.loads(line)) for line in path.read_text().splitlines()[2:] if line != "-"]
             number = max(source.number for source in sources)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CheckpointLost(
-                pipeline=self.folder.parent.parent.name, why=f"{path} cannot be read: {error}"
-            ) from error
+            raise CheckpointLost(pipeline=self._producer, why=f"{path} cannot be read: {error}") from error
         ends: dict[str, Position] = {}
         for source in sources:
             for topic in source.position.topics:
@@ -67,12 +104,13 @@ class Checkpoint:
         position = Position.of({topic: own.as_dict()[topic] for topic, own in ends.items()})
         return Snapshot(number, position)
 
-    def verify(self, log: Log, producer: str) -> None:
+    def verify(self, log: Log) -> None:
         """Before a run: what the checkpoint plans next must go on where the log's last append of this producer ended.
 
         Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind; and
         a restored log may lag behind it: then it plans what the log cannot give, or believes done what is not there.
         """
+        producer = self._producer
         done: Covered | None = log.covered(producer)
         planned = self.last_planned()
         begun = log.covered(producer, sequence=BEFORE_FIRST)

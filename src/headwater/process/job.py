@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -13,8 +14,9 @@ from headwater.log import open_log
 from headwater.log.position import START, Position
 from headwater.log.protocol import Log, Producer, Progress
 from headwater.process import functions
-from headwater.process.checkpoint import Checkpoint
+from headwater.process.checkpoint import Checkpoint, Planned
 from headwater.process.failpoint import Failpoint, Step
+from headwater.process.keyed.offsets import SharedCheckpoint
 from headwater.process.plan import Plan
 
 
@@ -27,7 +29,9 @@ class Job:
     topic: str
     """Where the output goes."""
     folder: str
-    """The pipeline's own: Spark's checkpoint, and caches."""
+    """The pipeline's own: caches, and what is told about it."""
+    query: str
+    """The folder of its Spark query, which it may share with others: Spark's checkpoint is there."""
     inputs: tuple[str, ...]
     """The topics whose records make batches."""
     begin: Position = START
@@ -36,6 +40,8 @@ class Job:
     """Topics that are read as of the batch's append, without making batches."""
     lateness: tuple[tuple[str, int], ...] = ()
     """For some inputs, how much later than the greatest event time before it a record may come, in µs."""
+    parked: Progress | None = None
+    """What a view did not read when it was parked: it is read as it was planned then, so that it can be skipped."""
     skips: tuple[Progress, ...] = ()
     """Batches whose records go to the dead letters instead of through the pipeline."""
     from_retained: bool = False
@@ -43,13 +49,21 @@ class Job:
     plan: Plan | None = None
     """In the keyed lane."""
     failpoint: Failpoint | None = None
+    dropping: bool = False
+    """Rows that come out are dropped, only the progress is appended: to measure what the way to there costs."""
 
     def log(self) -> Log:
         return _opened(self.log_url, os.getpid())
 
     @property
     def checkpoint(self) -> Path:
-        return Path(self.folder) / "checkpoint"
+        return Path(self.query) / "checkpoint"
+
+    @property
+    def planned(self) -> Planned:
+        if self.plan is not None:
+            return SharedCheckpoint(self.checkpoint, self.producer.name)
+        return Checkpoint(self.checkpoint, self.producer.name, self.begin)
 
     @property
     def cache(self) -> Path:
@@ -71,18 +85,27 @@ class Job:
 
     def reached(self, step: Step) -> None:
         if self.failpoint is not None:
-            done = Checkpoint(self.checkpoint).last_done()
+            done = self.planned.last_done()
             self.failpoint.reached(step, 0 if done is None else done + 1, self.name)
 
     def dump(self) -> str:
-        return base64.b64encode(functions.dumped(self)).decode()
+        return dump_jobs([self])
 
     @staticmethod
-    @lru_cache(maxsize=64)
     def load(text: str) -> Job:
-        job = pickle.loads(base64.b64decode(text))
-        assert isinstance(job, Job)
+        (job,) = load_jobs(text)
         return job
+
+
+def dump_jobs(jobs: Sequence[Job]) -> str:
+    """Spark would pickle a user's function by the name of a module that workers lack."""
+    return base64.b64encode(functions.dumped(tuple(jobs))).decode()
+
+
+@lru_cache(maxsize=64)
+def load_jobs(text: str) -> tuple[Job, ...]:
+    jobs: tuple[Job, ...] = pickle.loads(base64.b64decode(text))
+    return jobs
 
 
 @lru_cache(maxsize=16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.log.spec import TopicSpec
@@ -51,8 +51,17 @@ class Lane(Protocol):
     def checked(self, session: SparkSession, probe: Job) -> TopicSpec:
         """The same, with what cannot run refused before anything is started. `probe` is a job that is never run."""
 
-    def query(self, session: SparkSession, job: Job, limits: Limits) -> DataStreamWriter:
-        """The whole query, to be started."""
+    @property
+    def depth(self) -> int | None:
+        """Pipelines of one app with the same depth can share a Spark query; None: it needs its own."""
+
+    def query(
+        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
+    ) -> DataStreamWriter:
+        """The whole query, to be started, for all of these jobs: each of a lane of this kind and depth.
+
+        `dropped` are producers whose state, if the query has any, is not needed any more.
+        """
 
 
 def declared(lane: Lane) -> Declared:

@@ -1,10 +1,12 @@
-"""A pipeline: the named Spark query that keeps one derived topic up to date."""
+"""A pipeline: what keeps one derived topic up to date, with a name, a version and a place in the log of its own.
+
+Spark runs it in a query (`process.query`), alone or with others.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from headwater.errors import HeadwaterError, PipelineFailed
 from headwater.log.position import Epoch, Position
 from headwater.log.protocol import Log, Producer, Progress
-from headwater.process.checkpoint import BEFORE_FIRST, Checkpoint
+from headwater.process.checkpoint import BEFORE_FIRST, under_way
 from headwater.process.failpoint import Failpoint
 from headwater.process.job import Job
 from headwater.process.lane import Lane, first_version
+from headwater.process.parked import park, parked
 from headwater.process.side import dead_topic, late_topic
 from headwater.process.sink import pin_inputs
 from headwater.process.source import Limits
@@ -26,14 +29,12 @@ from headwater.process.version import Version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+
+    from headwater.process.query import Query
 
 Start = Literal["start", "end"] | Position | datetime
 SKIPS = "skips.json"
-MOST_RESTARTS = 5
-SOURCES_S = 30.0
 ROOM_BYTES = 1024 * 1024
-_NO_WORKER = "Python worker failed to connect back"
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,10 @@ class Status:
 
 
 class Pipeline:
-    """A lane run as the given version of it: over that version's inputs, into its topic, under its name."""
+    """A lane run as the given version of it: over that version's inputs, into its topic, under its name.
+
+    `query` is the folder of the Spark query that it shares with others; without, it has its own.
+    """
 
     def __init__(
         self,
@@ -64,17 +68,17 @@ class Pipeline:
         limits: Limits | None = None,
         start: Start = "start",
         failpoint: Failpoint | None = None,
+        query: Path | None = None,
     ) -> None:
         self.version = version or first_version(lane)
         self.lane = lane.over(self.version.inputs)
         self.folder = self.version.folder(root)
-        self._log = log
-        self._limits = limits or Limits()
+        self.query_folder = query or self.folder
+        self.limits = limits or Limits()
+        self.log = log
         self._start = start
         self._failpoint = failpoint
-        self._query: StreamingQuery | None = None
-        self._job: Job | None = None
-        self._restarts = 0
+        self._query: Query | None = None
 
     @property
     def name(self) -> str:
@@ -90,7 +94,7 @@ class Pipeline:
 
     def prepare(self) -> None:
         """What can be refused without Spark is refused: a checkpoint that does not match the log."""
-        Checkpoint(self.folder / "checkpoint").verify(self._log, self.producer)
+        self._probe().planned.verify(self.log)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_topics(None)
 
@@ -99,48 +103,42 @@ class Pipeline:
         self._make_topics(session)
 
     def _make_topics(self, session: SparkSession | None) -> None:
-        probe = self._new_job(Producer(self.producer, Epoch(0)))
+        probe = self._probe()
         output = self.lane.output(self.topic) if session is None else self.lane.checked(session, probe)
         if output is not None:
-            self._log.create(output)
+            self.log.create(output)
         if self.lane.lateness:
-            self._log.create(late_topic(probe))
+            self.log.create(late_topic(probe))
         if self.lane.dead_letters or probe.skips:
-            self._log.create(dead_topic(probe))
+            self.log.create(dead_topic(probe))
 
-    def start(self, session: SparkSession) -> None:
-        """Take the epoch, which fences every older run, then start the query."""
-        job = self._new_job(self._log.begin(self.producer))
-        job = self._job = replace(job, begin=self._begin(job))
-        checkpoint = Checkpoint(job.checkpoint, job.begin)
-        checkpoint.verify(self._log, self.producer)  # again: the older run may have gone on until it was fenced
-        # Spark may run its last batch again: what that read must stay until a later one is through.
-        planned = checkpoint.last_planned()
-        before = checkpoint.end(planned - 1 if planned is not None else -1)
-        pin_inputs(job, before.position, before.number)
-        limits = replace(self._limits, cores=session.sparkContext.defaultParallelism)
-        writer = self.lane.query(session, job, limits)
-        self._query = writer.option("checkpointLocation", str(job.checkpoint)).queryName(self.producer).start()
-        self._await_sources()
+    def begin(self) -> Job:
+        """Take the epoch, which fences every older run; then all that a query must know."""
+        job = self._new_job(self.log.begin(self.producer))
+        job = replace(job, begin=self._begin(job))
+        job.planned.verify(self.log)  # again: the older run may have gone on until it was fenced
+        pin_inputs(job, job.planned.begins(self.log))  # Spark may run its last batch again
+        return job
 
-    def _await_sources(self) -> None:
-        """Until the query's own Python process answers: several that start at once keep each other from it."""
-        deadline = time.monotonic() + SOURCES_S
-        while self._query is not None and self._query.isActive and time.monotonic() < deadline:
-            if self._query.status["message"] not in ("Initializing StreamExecution", "Initializing sources"):
-                return
-            time.sleep(0.02)
+    def _probe(self) -> Job:
+        """A job that is never run."""
+        begun = self.log.covered(self.producer, sequence=BEFORE_FIRST)
+        return replace(
+            self._new_job(Producer(self.producer, Epoch(0))), begin=begun.progress.end if begun else Position()
+        )
 
     def _new_job(self, producer: Producer) -> Job:
         return Job(
             name=self.lane.name,
-            log_url=self._log.url,
+            log_url=self.log.url,
             producer=producer,
             topic=self.topic,
             folder=str(self.folder),
+            query=str(self.query_folder),
             inputs=self.lane.inputs,
             tables=self.lane.tables,
             lateness=self.lane.lateness,
+            parked=parked(self.query_folder, self.producer),
             skips=self.skips(),
             from_retained=self.version.from_retained,
             plan=getattr(self.lane, "plan", None),
@@ -149,14 +147,14 @@ class Pipeline:
 
     def _begin(self, job: Job) -> Position:
         """Where the first batch begins. Elsewhere than at the start, an append without records says so, once."""
-        first = self._log.covered(self.producer)
+        first = self.log.covered(self.producer)
         if first is None and self._start != "start":
             begin = self._resolved(self._start)
             if begin != Position():
                 progress = Progress(Position(), begin)
-                self._log.append([], producer=job.producer, sequence=BEFORE_FIRST, progress=progress)
+                self.log.append([], producer=job.producer, sequence=BEFORE_FIRST, progress=progress)
             return begin
-        begun = self._log.covered(self.producer, sequence=BEFORE_FIRST)
+        begun = self.log.covered(self.producer, sequence=BEFORE_FIRST)
         return begun.progress.end if begun is not None else Position()
 
     def _resolved(self, start: Start) -> Position:
@@ -164,81 +162,80 @@ class Pipeline:
             return start.only(self.lane.inputs)
         if isinstance(start, datetime):
             moment = int(start.astimezone(UTC).timestamp() * 1_000_000)
-            return Position.of({topic: self._log.position_from(topic, moment) for topic in self.lane.inputs})
-        return self._log.snapshot(self.lane.inputs).position
+            return Position.of({topic: self.log.position_from(topic, moment) for topic in self.lane.inputs})
+        return self.log.snapshot(self.lane.inputs).position
 
-    # --- while it runs ---
+    # --- a query of its own ---
+
+    def start(self, session: SparkSession) -> None:
+        from headwater.process.query import Query
+
+        self._query = Query([self])
+        self._query.start(session)
+
+    def failure(self) -> HeadwaterError | None:
+        failed = self._query.failure() if self._query is not None else None
+        return failed.error if failed is not None else None
 
     @property
     def running(self) -> bool:
-        return self._query is not None and self._query.isActive
+        return self._query is not None and self._query.running
 
-    def status(self) -> Status:
-        covered = self._log.covered(self.producer)
+    def progress(self) -> list[dict[str, Any]]:
+        """What Spark tells of the last batches of this run."""
+        return self._query.progress() if self._query is not None else []
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+    # --- how it stands ---
+
+    def status(self, batch_s: float | None) -> Status:
+        covered = self.log.covered(self.producer)
         done = covered.progress.end if covered else Position()
-        newest = self._log.snapshot(self.lane.inputs).position
-        told = self._query.lastProgress if self._query is not None else None
+        newest = self.log.snapshot(self.lane.inputs).position
         late = [f"{self.topic}.late"] if self.lane.lateness else []
         return Status(
             name=self.name,
             rows_in=done.total,
-            rows_out=self._log.snapshot([self.topic]).position.total,
-            late=self._log.snapshot(late).position.total,
+            rows_out=self.log.snapshot([self.topic]).position.total,
+            late=self.log.snapshot(late).position.total,
             lag=newest.total - done.total,
             batch=covered.sequence if covered else None,
-            batch_s=told["durationMs"].get("triggerExecution", 0) / 1000 if told else None,
+            batch_s=batch_s,
         )
 
-    def progress(self) -> list[dict[str, Any]]:
-        """What Spark tells of the last batches of this run."""
-        return [dict(each) for each in self._query.recentProgress] if self._query is not None else []
-
-    def start_again(self, session: SparkSession) -> bool:
-        """After a failure that passes by itself; False if it was another, or once too often.
-
-        Spark gives a Python process ten seconds to start, whatever else the machine has to do.
-        """
-        told = self._query.exception() if self._query is not None else None
-        if told is None or _NO_WORKER not in str(told) or self._restarts >= MOST_RESTARTS:
-            return False
-        self._restarts += 1
-        self.start(session)
-        return True
-
-    def failure(self) -> HeadwaterError | None:
-        """Why the query ended, found out from the log and the checkpoint themselves, not from Spark's words."""
-        if self._query is None or self._job is None or self._query.isActive:
-            return None
-        told = self._query.exception()
-        if told is None:
-            return None
-        job = self._job
+    def refusal(self, job: Job) -> HeadwaterError | None:
+        """Why it could not go on, found out from the log and the checkpoint themselves, not from Spark's words."""
         checks: list[Callable[[], None]] = [
-            lambda: self._log.check(job.producer),
-            lambda: Checkpoint(job.checkpoint, job.begin).verify(self._log, self.producer),
+            lambda: self.log.check(job.producer),
+            lambda: job.planned.verify(self.log),
         ]
         for check in checks:
             try:
                 check()
             except HeadwaterError as error:
                 return error
-        where = line_in(str(told), self.lane.where)
-        why = _cause(str(told)) + _full_disk(self.folder)
-        return PipelineFailed(pipeline=self.name, why=why, where=where, **self._planned())
+        return None
 
-    def _planned(self) -> dict[str, Any]:
-        """The batch that is not done, and its inputs."""
-        assert self._job is not None
-        checkpoint = Checkpoint(self._job.checkpoint, self._job.begin)
-        planned = checkpoint.last_planned()
-        if planned is None or planned == checkpoint.last_done():
-            return {}
-        progress = checkpoint.progress(planned)
-        return {"batch": planned, "start": str(progress.start), "end": str(progress.end)}
+    def failed(self, job: Job, told: str) -> PipelineFailed:
+        """What Spark told, in our words, with the batch that is not done, and its inputs."""
+        planned = under_way(job.planned)
+        where = line_in(told, self.lane.where)
+        why = _cause(told) + _full_disk(self.folder)
+        if planned is None:
+            return PipelineFailed(pipeline=self.name, why=why, where=where)
+        batch, progress = planned
+        return PipelineFailed(
+            pipeline=self.name, why=why, where=where, batch=batch, start=str(progress.start), end=str(progress.end)
+        )
 
-    def stop(self) -> None:
-        if self._query is not None:
-            self._query.stop()
+    def park(self, job: Job, error: HeadwaterError) -> None:
+        """Let the others of its query go on without it."""
+        planned = under_way(job.planned)
+        if planned is not None:
+            park(self.query_folder, self.producer, planned[1], str(error))
 
     # --- batches that are skipped by hand ---
 
@@ -249,19 +246,22 @@ class Pipeline:
 
     def skip(self) -> Progress | None:
         """Let the batch that is planned and not done go to the dead letters; None if there is none."""
-        begun = self._log.covered(self.producer, sequence=BEFORE_FIRST)
-        begin = begun.progress.end if begun is not None else Position()
-        checkpoint = Checkpoint(self.folder / "checkpoint", begin)
-        planned = checkpoint.last_planned()
-        if planned is None or planned == checkpoint.last_done():
+        probe = self._probe()
+        planned = under_way(probe.planned)
+        progress = planned[1] if planned is not None else self._left_behind(probe)
+        if progress is None:
             return None
-        progress = checkpoint.progress(planned)
         skips = [*self.skips(), progress]
         listed = [[str(skip.start), str(skip.end)] for skip in dict.fromkeys(skips)]
         part = self.folder / f"{SKIPS}.part"
         part.write_text(json.dumps(listed))
         part.replace(self.folder / SKIPS)  # whole or not at all
         return progress
+
+    def _left_behind(self, probe: Job) -> Progress | None:
+        covered = self.log.covered(self.producer)
+        at = covered.progress.end if covered is not None else Position()
+        return probe.parked if probe.parked is not None and probe.parked.start == at else None
 
 
 def _full_disk(folder: Path) -> str:

@@ -13,9 +13,8 @@ from typing import Any
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from headwater.log.position import AppendNumber, Position
-from headwater.log.protocol import Part
-from headwater.process.checkpoint import Checkpoint
+from headwater.log.position import Position
+from headwater.log.protocol import Part, Snapshot
 from headwater.process.job import Job
 from headwater.process.side import side_parts
 
@@ -30,19 +29,21 @@ def parts_of(messages: Sequence[WriterCommitMessage | None]) -> list[Part]:
 
 
 def append_batch(job: Job, parts: Iterable[Part], batch: int) -> None:
-    checkpoint = Checkpoint(job.checkpoint, job.begin)
-    progress = checkpoint.progress(batch)
+    """Nothing, if the pipeline has no part in this batch of a query that it shares."""
+    progress = job.planned.progress(batch)
+    if progress is None:
+        return
     job.reached("3 before")
     log = job.log()
     log.append([*parts, *side_parts(job, progress)], producer=job.producer, sequence=batch, progress=progress)
     job.reached("3 after")
     # Until Spark has marked this batch done (step 6) it may run again: upkeep leaves its inputs.
-    pin_inputs(job, progress.start, checkpoint.end(batch - 1).number)
+    pin_inputs(job, job.planned.before(batch))
 
 
-def pin_inputs(job: Job, start: Position, number: AppendNumber) -> None:
+def pin_inputs(job: Job, before: Snapshot) -> None:
     """Upkeep leaves what a batch reads that begins here: its inputs, and its tables as they were."""
     log = job.log()
-    tables: dict[str, Any] = {table: log.position_at(table, number) for table in job.tables}
-    position = Position.of({**start.as_dict(), **tables})
+    tables: dict[str, Any] = {table: log.position_at(table, before.number) for table in job.tables}
+    position = Position.of({**before.position.as_dict(), **tables})
     log.pin(job.producer.name, position, topics=[*job.inputs, *job.tables])

@@ -62,7 +62,7 @@ class Task(InputPartition):
 
 
 class LogReader(DataSourceStreamReader):
-    """Of some topics of a job. A lane adds `read`."""
+    """Of some topics of a job. The frames lane adds `read`."""
 
     def __init__(self, job: Job, topics: Sequence[str], limits: Limits) -> None:
         self._job = job
@@ -110,7 +110,7 @@ class LogReader(DataSourceStreamReader):
                     low = extent.start
                 if high > low:
                     ranges.append(Range(topic, partition, low, high))
-        tasks = [Task(some, first, last) for some in _shares(ranges, self._limits.cores)]
+        tasks = [Task([part for _, part in some], first, last) for some in shares(ranges, self._limits.cores)]
         for other in tasks[1:]:
             other.first = False
         return list(tasks)
@@ -120,20 +120,20 @@ class LogReader(DataSourceStreamReader):
         self._job.reached("2 before")
 
 
-def _shares(ranges: Sequence[Range], cores: int) -> Iterator[Sequence[Range]]:
-    """All of a little to one task, `cores` shares of about the same size of a lot."""
+def shares(ranges: Sequence[Range], cores: int) -> Iterator[list[tuple[Range, Range]]]:
+    """All of a little to one task, `cores` shares of about the same size of a lot: ranges, and the pieces of them."""
     total = sum(part.end - part.start for part in ranges)
     if total <= TASK_ROWS:
-        yield ranges
+        yield [(part, part) for part in ranges]
         return
     share = -(-total // cores)
-    current: list[Range] = []
+    current: list[tuple[Range, Range]] = []
     room = share
     for part in ranges:
         start = part.start
         while start < part.end:
             end = min(part.end, start + room)
-            current.append(Range(part.topic, part.partition, start, end))
+            current.append((part, Range(part.topic, part.partition, start, end)))
             room -= end - start
             start = end
             if room == 0:

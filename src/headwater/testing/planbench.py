@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
 from headwater.process import duck
-from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, pack_watermark, run_batch, sent
+from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, Blob, Rows, pack_watermark, run_batch, sent
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.packing import unpack
 from headwater.process.plan import Plan
@@ -70,8 +70,7 @@ class PlanBench:
         for level in range(self.plan.levels):
             following: Arriving = {}
             for bucket, ports in sorted(arriving.items()):
-                for blob in run_batch(self.plan, level, bucket, self._states[level, bucket], ports):
-                    following.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)
+                _deliver(run_batch(self.plan, level, bucket, self._states[level, bucket], ports), following)
             arriving = following
         answers = [unpack(ports[ANSWER]) for _, ports in sorted(arriving.items()) if ANSWER in ports]
         dead = [unpack(ports[DEAD]) for _, ports in sorted(arriving.items()) if DEAD in ports]
@@ -85,9 +84,14 @@ class PlanBench:
             if rows is not None and rows.num_rows:
                 columns = [*read.columns, *((PARTITION, OFFSET) if read.metadata else ())]
                 for send in read.sends:
-                    for blob in sent(send, rows.select(columns), plan.buckets):
-                        arriving.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)
+                    _deliver(sent(send, rows.select(columns), plan.buckets), arriving)
         if watermark is not None:
             for bucket in range(plan.buckets):
                 arriving.setdefault(bucket, {})[WATERMARK] = [pack_watermark(watermark)]
         return arriving
+
+
+def _deliver(leaving: Iterable[Rows | Blob], into: Arriving) -> None:
+    for each in leaving:
+        blob = each.packed() if isinstance(each, Rows) else each
+        into.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)

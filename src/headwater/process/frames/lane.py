@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -134,7 +134,14 @@ class FramesLane:
         assert time is not None
         return frame.withWatermark(time, f"{lateness // 1000} milliseconds")
 
-    def query(self, session: SparkSession, job: Job, limits: Limits) -> DataStreamWriter:
+    @property
+    def depth(self) -> int | None:
+        return None
+
+    def query(
+        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
+    ) -> DataStreamWriter:
+        (job,) = jobs
         writer = self._frame(session, job, limits).writeStream
         if self.mode == "update":
             return writer.outputMode("update").foreachBatch(in_each_batch(job))

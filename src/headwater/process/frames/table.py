@@ -53,7 +53,7 @@ class TableReader(DataSourceReader):
 
 def _running(job: Job) -> AppendNumber:
     """The append at which the running batch ends."""
-    checkpoint = Checkpoint(job.checkpoint, job.begin)
+    checkpoint = Checkpoint(job.checkpoint, job.producer.name, job.begin)
     batch = checkpoint.last_planned()
     return AppendNumber(0) if batch is None else checkpoint.end(batch).number
 

@@ -4,6 +4,7 @@ port    >= 0       changes for a port of a node of this level, or of a later one
         WATERMARK  one row {watermark: int64}: how far event time has come; in every bucket or in none
         ANSWER     rows of the view's topic, in the bucket that is their partition
         DEAD       dead letters
+        STAGED     a `Part`, pickled: rows of the view's topic that are on disk already
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import pyarrow.compute as pc
 
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
-from headwater.process.keyed.packing import pack, pack_by_key, unpack
+from headwater.process.keyed.packing import by_key, pack, unpack
 from headwater.process.plan import CHANGES, OUT, Plan, Send
 
 WATERMARK = -1
 ANSWER = -2
 DEAD = -3
+STAGED = -4
 
 _PORTS = 16
 """More than a node has."""
@@ -29,16 +31,30 @@ _PORTS = 16
 
 @dataclass(frozen=True)
 class Blob:
+    """Rows as they travel."""
+
     bucket: int
     port: int
     data: bytes
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows about to leave."""
+
+    bucket: int
+    port: int
+    rows: pa.Table
+
+    def packed(self) -> Blob:
+        return Blob(self.bucket, self.port, pack(self.rows))
 
 
 def pack_watermark(watermark: int) -> bytes:
     return pack(pa.table({"watermark": pa.array([watermark], pa.int64())}))
 
 
-def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Blob]:
+def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
     """Rows that go to other buckets, or out."""
     rows = linear(send, rows)
     if rows.num_rows == 0:
@@ -49,9 +65,9 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Blob]:
         yield from (Blob(bucket, port, data) for bucket in range(buckets))
     elif not send.key:
         # Into one bucket; rows of a view that are never taken away again may be in any, and take turns.
-        yield Blob(0 if send.node != OUT else rows.num_rows % buckets, port, pack(rows))
+        yield Rows(0 if send.node != OUT else rows.num_rows % buckets, port, rows)
     else:
-        yield from (Blob(bucket, port, data) for bucket, data in pack_by_key(rows, send.key, buckets))
+        yield from (Rows(bucket, port, some) for bucket, some in by_key(rows, send.key, buckets))
 
 
 def linear(send: Send, rows: pa.Table) -> pa.Table:
@@ -60,7 +76,7 @@ def linear(send: Send, rows: pa.Table) -> pa.Table:
 
 def run_batch(
     plan: Plan, level: int, bucket: int, state: State, arriving: Mapping[int, Sequence[bytes]]
-) -> Iterator[Blob]:
+) -> Iterator[Rows | Blob]:
     """The level's steps on what has arrived by port, in any order. The state is up to date once all was taken."""
     # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
     told = unpack(arriving[WATERMARK]) if WATERMARK in arriving else None
@@ -87,7 +103,7 @@ def run_batch(
             elif answer.rows.num_rows and (rows := linear(send, answer.rows)).num_rows:
                 here.setdefault(send.node, {}).setdefault(send.port, []).append(rows)
         if answer.dead is not None and answer.dead.num_rows:
-            yield Blob(bucket, DEAD, pack(answer.dead))
+            yield Rows(bucket, DEAD, answer.dead)
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:

@@ -1,13 +1,13 @@
-"""The keyed lane: a plan's levels as one chain of `transformWithState`."""
+"""The keyed lane: a plan's levels as one chain of `transformWithState`, which plans of as many levels can share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.log.spec import TopicSpec
-from headwater.process.job import Job
+from headwater.process.job import Job, dump_jobs
 from headwater.process.plan import Plan
 from headwater.process.source import Limits
 
@@ -32,6 +32,10 @@ class KeyedLane:
         return tuple(dict.fromkeys(read.topic for read in self.plan.reads))
 
     @property
+    def depth(self) -> int | None:
+        return self.plan.levels
+
+    @property
     def tables(self) -> tuple[str, ...]:
         return ()
 
@@ -49,12 +53,16 @@ class KeyedLane:
     def checked(self, session: SparkSession, probe: Job) -> TopicSpec:
         return self.output(probe.topic)
 
-    def query(self, session: SparkSession, job: Job, limits: Limits) -> DataStreamWriter:
-        from headwater.process.keyed.runner import OUTPUT, BucketProcessor
+    def query(
+        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
+    ) -> DataStreamWriter:
+        from headwater.process.keyed.runner import BucketProcessor
+        from headwater.process.keyed.travel import COLUMNS
 
-        reader = session.readStream.format("headwater-packed").option("job", job.dump())
+        told = dump_jobs(jobs)
+        reader = session.readStream.format("headwater-packed").option("jobs", told)
         frame = reader.options(**limits.options()).load()
         for level in range(self.plan.levels):
-            processor = BucketProcessor(job, level)
-            frame = frame.groupBy("bucket").transformWithStateInPandas(processor, OUTPUT, "Append", "None")
-        return frame.writeStream.format("headwater-blobs").option("job", job.dump()).outputMode("append")
+            processor = BucketProcessor(told, level, dropped)
+            frame = frame.groupBy("bucket").transformWithStateInPandas(processor, COLUMNS, "Append", "None")
+        return frame.writeStream.format("headwater-blobs").option("jobs", told).outputMode("append")

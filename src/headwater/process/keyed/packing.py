@@ -11,9 +11,6 @@ from pyarrow import ipc
 from headwater.log.keyhash import grouped, spread
 from headwater.process.keyed.bykey import hashes_of
 
-Blobs = Iterator[tuple[int, bytes]]
-
-
 _OPTIONS = ipc.IpcWriteOptions(compression="lz4")
 """A blob crosses two processes and a shuffle: half the bytes are worth a gigabyte a second of compression."""
 
@@ -29,8 +26,8 @@ def unpack(blobs: Iterable[bytes]) -> pa.Table:
     return pa.concat_tables([ipc.open_stream(blob).read_all() for blob in blobs])
 
 
-def pack_by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Blobs:
-    """The rows spread over `ways` buckets by the hash of their key, packed; empty buckets are left out."""
+def by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Iterator[tuple[int, pa.Table]]:
+    """The rows spread over `ways` buckets by the hash of their key; empty buckets are left out."""
     if table.num_rows == 0:
         return
     order, bounds = grouped(spread(hashes_of(table, key), ways), ways)
@@ -38,7 +35,7 @@ def pack_by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Blobs:
     for way in range(ways):
         rows = int(bounds[way + 1] - bounds[way])
         if rows:
-            yield way, pack(ordered.slice(int(bounds[way]), rows))
+            yield way, ordered.slice(int(bounds[way]), rows)
 
 
 @lru_cache(maxsize=16)

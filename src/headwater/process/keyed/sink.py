@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from headwater.process.job import Job
-from headwater.process.keyed.bucket import DEAD as DEAD_LETTERS
-from headwater.process.keyed.deadletters import SCHEMA as DEAD
+from headwater.log.protocol import Part
+from headwater.process.blame import blamed_on
+from headwater.process.job import Job, load_jobs
+from headwater.process.keyed.bucket import DEAD, STAGED
 from headwater.process.keyed.packing import unpack
+from headwater.process.keyed.travel import COLUMNS, staged
 from headwater.process.settled import settle
-from headwater.process.sink import Staged, append_batch, parts_of
+from headwater.process.sink import append_batch
+
+
+@dataclass
+class StagedViews(WriterCommitMessage):
+    parts: dict[int, list[Part]]
+    """By the number of the view."""
 
 
 class BlobWriter(DataSourceStreamArrowWriter):
-    def __init__(self, job: Job) -> None:
-        self._job = job
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = tuple(jobs)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        log, topic = self._job.log(), self._job.log().topic(self._job.topic)
-        blobs: dict[tuple[int, int], list[bytes]] = {}
+        blobs: dict[tuple[int, int, int], list[bytes]] = {}
         for batch in iterator:
-            columns = (batch.column(name).to_pylist() for name in ("port", "bucket", "data"))
-            for port, partition, blob in zip(*columns, strict=True):
-                blobs.setdefault((port, partition), []).append(blob)
-        parts = []
-        for (port, partition), packed in sorted(blobs.items()):
-            name, stored = (self._job.dead_topic, DEAD) if port == DEAD_LETTERS else (topic.name, topic.stored)
-            rows = unpack(packed).select(stored.names).cast(stored).combine_chunks()
-            place = 0 if port == DEAD_LETTERS else partition
-            for records in rows.to_batches():
-                parts.append(log.stage(name, place, records, producer=self._job.producer))
-        self._job.reached("2 after")
-        return Staged(parts)
+            columns = (batch.column(name).to_pylist() for name in ("view", "port", "bucket", "data"))
+            for view, port, partition, blob in zip(*columns, strict=True):
+                blobs.setdefault((view, port, partition), []).append(blob)
+        parts: dict[int, list[Part]] = {}
+        for (view, port, partition), packed in sorted(blobs.items()):
+            job, own = self._jobs[view], parts.setdefault(view, [])
+            if port == STAGED:
+                own += [pickle.loads(part) for part in packed]
+            elif port == DEAD:
+                own += staged(job, job.dead_topic, 0, unpack(packed))
+            elif not job.dropping:
+                own += staged(job, job.topic, partition, unpack(packed))
+        for job in self._jobs:
+            job.reached("2 after")
+        return StagedViews(parts)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        append_batch(self._job, parts_of(messages), batchId)
+        """Each view's rows are appended with its own progress: a batch that runs again finds some of them done."""
+        told = [message for message in messages if isinstance(message, StagedViews)]
+        for view, job in enumerate(self._jobs):
+            with blamed_on(job):
+                append_batch(job, [part for each in told for part in each.parts.get(view, ())], batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""
@@ -50,8 +66,8 @@ class BlobSink(DataSource):
         return "headwater-blobs"
 
     def schema(self) -> str:
-        return "bucket int, port int, data binary"
+        return COLUMNS
 
     def streamWriter(self, schema: Any, overwrite: bool) -> BlobWriter:
         settle()
-        return BlobWriter(Job.load(self.options["job"]))
+        return BlobWriter(load_jobs(self.options["jobs"]))

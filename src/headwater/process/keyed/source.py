@@ -1,72 +1,190 @@
-"""The keyed lane's source: each input's changes, already filtered and projected, packed by bucket."""
+"""The keyed lane's source: for one view or for several, their inputs' changes, already filtered and projected, packed
+by bucket. What several views read of the same range is read once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
-from headwater.process.job import Job
-from headwater.process.keyed.bucket import WATERMARK, pack_watermark, sent
+from headwater.log.position import AppendNumber, Position
+from headwater.log.protocol import Log, Snapshot
+from headwater.process.blame import blamed_on
+from headwater.process.hold import held
+from headwater.process.job import Job, load_jobs
+from headwater.process.keyed import offsets
+from headwater.process.keyed.bucket import WATERMARK, Blob, pack_watermark, sent
+from headwater.process.keyed.offsets import Entry, Offset
 from headwater.process.keyed.packing import bucket_labels
+from headwater.process.keyed.travel import COLUMNS, batch_of, leaving
 from headwater.process.lateness import admitted, watermark
 from headwater.process.plan import Plan, Read
-from headwater.process.source import Limits, LogReader, Task
+from headwater.process.source import IDLE_S, Limits, Range, shares
 from headwater.records import OFFSET, PARTITION
 
-SCHEMA = "bucket int, port int, data binary"
+
+@dataclass(frozen=True)
+class Shared:
+    """A range, and the views that read it, by number."""
+
+    part: Range
+    views: tuple[int, ...]
 
 
-class PackedReader(LogReader):
-    def __init__(self, job: Job, limits: Limits) -> None:
-        assert job.plan is not None
-        super().__init__(job, job.inputs, limits)
-        self._plan: Plan = job.plan
+class Task(InputPartition):
+    def __init__(self, ranges: Sequence[Shared], ends: Mapping[int, Position]) -> None:
+        super().__init__(None)
+        self.ranges = tuple(ranges)
+        self.ends = dict(ends)
+        """Where the batch ends for each view that takes part, in its first task: what is done once is done there."""
+
+
+class PackedReader(DataSourceStreamReader):
+    def __init__(self, jobs: Sequence[Job], limits: Limits) -> None:
+        self._jobs = tuple(jobs)
+        self._limits = limits
+        self._quiet = AppendNumber(0)
+        """Up to which append there is no news for anybody: appends of others, our own among them, are none."""
+
+    @property
+    def _log(self) -> Log:
+        return self._jobs[0].log()
+
+    # --- planning ---
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadAllAvailable()  # the limit is ours, in rows, and ends on an append
+
+    def initialOffset(self) -> Offset:
+        return offsets.to_offset({})
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        for job in self._jobs:
+            self._log.check(job.producer)  # step 5: a run that was overtaken plans nothing more
+            job.reached("1 before")
+        known = offsets.from_offset(start)
+        self._log.wait(self._quiet, IDLE_S)
+        if held(Path(self._jobs[0].folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
+            return start
+        news: dict[str, Entry] = {}
+        looked = []
+        for job in self._jobs:
+            covered = self._log.covered(job.producer.name)
+            at = covered.progress.end if covered is not None else Position()
+            entry = known.get(job.producer.name)
+            number = entry.end.number if entry is not None and entry.end.position == at else AppendNumber(0)
+            snapshot = self._log.snapshot(
+                job.inputs, after=Snapshot(number, at), max_rows=self._limits.rows, max_bytes=self._limits.bytes
+            )
+            if job.parked is not None and job.parked.start == at:
+                snapshot = Snapshot(number, job.parked.end)
+            looked.append(snapshot.number)
+            if snapshot.position != at:
+                news[job.producer.name] = Entry(at, snapshot)
+        if news:
+            return offsets.to_offset({**known, **news})
+        self._quiet = min(looked)
+        return start
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        planned = offsets.taking_part(offsets.from_offset(start), offsets.from_offset(end))
+        readers: dict[Range, list[int]] = {}
+        ends = {}
+        for view, job in enumerate(self._jobs):
+            entry = planned.get(job.producer.name)
+            if entry is None:
+                continue
+            job.reached("1 after")
+            ends[view] = entry.end.position
+            if not job.skipped(entry.start, entry.end.position, job.inputs):
+                for part in self._ranges(job, entry):
+                    readers.setdefault(part, []).append(view)
+        tasks: list[InputPartition] = []
+        for some in shares(list(readers), self._limits.cores):
+            parts = [(each, tuple(readers[whole])) for whole, each in some]
+            tasks.append(Task([Shared(*each) for each in parts], ends if not tasks else {}))
+        return tasks or [Task((), ends)]
+
+    def _ranges(self, job: Job, entry: Entry) -> Iterator[Range]:
+        for topic in job.inputs:
+            for partition, extent in self._log.extents(topic).items():
+                low, high = entry.start.offset(topic, partition), entry.end.position.offset(topic, partition)
+                if low == 0 and job.from_retained:  # the pin of this run keeps it the same for a second try
+                    low = extent.start
+                if high > low:
+                    yield Range(topic, partition, low, high)
+
+    # --- reading ---
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Task)
-        self.begun()
-        labels = bucket_labels(self._plan.buckets) if self._plan.levels else range(self._plan.buckets)
-        for read in self._plan.reads:
-            batches = list(self._batches(read, partition))
-            if not batches:
-                continue
+        views = sorted({view for shared in partition.ranges for view in shared.views} | set(partition.ends))
+        scanned = self._scanned(partition.ranges)
+        for view in views:
+            job = self._jobs[view]
+            with blamed_on(job):
+                job.reached("2 before")
+                plan = _plan(job)
+                labels = bucket_labels(plan.buckets) if plan.levels else range(plan.buckets)
+                for read in plan.reads:
+                    blobs = (
+                        list(self._sent(job, read, scanned[view, read.topic])) if (view, read.topic) in scanned else []
+                    )
+                    if blobs:
+                        yield batch_of(view, blobs, labels)
+                if view in partition.ends and job.lateness and plan.levels:
+                    passed = watermark(job, partition.ends[view])
+                    if passed is not None:
+                        data = pack_watermark(passed)
+                        blobs = [Blob(bucket, WATERMARK, data) for bucket in range(plan.buckets)]
+                        yield batch_of(view, blobs, labels)
+
+    def _scanned(self, ranges: Sequence[Shared]) -> dict[tuple[int, str], list[tuple[Range, list[pa.RecordBatch]]]]:
+        """What each view reads of a topic, in all the columns that one of the views wants; each range is read once."""
+        found: dict[tuple[int, str], list[tuple[Range, list[pa.RecordBatch]]]] = {}
+        for shared in ranges:
+            part = shared.part
+            reads = [
+                read for view in shared.views for read in _plan(self._jobs[view]).reads if read.topic == part.topic
+            ]
+            times = [_time_of(self._jobs[view], part.topic) for view in shared.views]
+            columns = dict.fromkeys([*(name for read in reads for name in read.columns), *filter(None, times)])
+            metadata = any(read.metadata for read in reads)
+            batches = list(
+                self._log.scan(
+                    part.topic, part.partition, part.start, part.end, columns=list(columns), metadata=metadata
+                )
+            )
+            for view in shared.views:
+                found.setdefault((view, part.topic), []).append((part, batches))
+        return found
+
+    def _sent(self, job: Job, read: Read, scanned: list[tuple[Range, list[pa.RecordBatch]]]) -> Iterator[Blob]:
+        names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
+        spec = self._log.topic(read.topic)
+        batches = [
+            batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, iter(batches))
+        ]
+        if batches:
             rows = pa.Table.from_batches(batches)
             for send in read.sends:
-                blobs = list(sent(send, rows, self._plan.buckets))
-                if blobs:
-                    yield _blobs([labels[blob.bucket] for blob in blobs], blobs[0].port, [blob.data for blob in blobs])
-        if partition.first and self._job.lateness and self._plan.levels:
-            passed = watermark(self._job, partition.end)
-            if passed is not None:
-                yield _blobs(list(labels), WATERMARK, [pack_watermark(passed)] * len(labels))
-
-    def _batches(self, read: Read, task: Task) -> Iterator[pa.RecordBatch]:
-        spec = self._log.topic(read.topic)
-        timed = [spec.time] if spec.time and read.topic in dict(self._job.lateness) else []
-        wanted = list(dict.fromkeys([*read.columns, *timed]))
-        for part in task.ranges:
-            if part.topic != read.topic:
-                continue
-            scanned = self._log.scan(
-                part.topic, part.partition, part.start, part.end, columns=wanted, metadata=read.metadata
-            )
-            for batch in admitted(self._job, spec, part, scanned):
-                yield batch.select([*read.columns, *([PARTITION, OFFSET] if read.metadata else [])])
+                yield from leaving(job, sent(send, rows, _plan(job).buckets))
 
 
-def _blobs(buckets: list[int], port: int, blobs: list[bytes]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(buckets, pa.int32()),
-            pa.array(np.full(len(buckets), port, np.int32)),
-            pa.array(blobs, pa.binary()),
-        ],
-        names=["bucket", "port", "data"],
-    )
+def _plan(job: Job) -> Plan:
+    assert job.plan is not None
+    return job.plan
+
+
+def _time_of(job: Job, topic: str) -> str | None:
+    """The time column of an input by which records of it may be late."""
+    return job.log().topic(topic).time if topic in dict(job.lateness) else None
 
 
 class PackedSource(DataSource):
@@ -75,7 +193,7 @@ class PackedSource(DataSource):
         return "headwater-packed"
 
     def schema(self) -> str:
-        return SCHEMA
+        return COLUMNS
 
     def streamReader(self, schema: Any) -> PackedReader:
-        return PackedReader(Job.load(self.options["job"]), Limits.of(self.options))
+        return PackedReader(load_jobs(self.options["jobs"]), Limits.of(self.options))

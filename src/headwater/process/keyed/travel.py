@@ -1,0 +1,50 @@
+"""What Spark moves between tasks: blobs with the bucket they go to, the view they are of and the port they are for.
+
+Rows of a view's topic are staged where they are made, if there are many, and only their `Part` travels on; few travel
+as a blob, so that the sink makes one chunk a partition of what all buckets have of it.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from headwater.log.protocol import Part
+from headwater.process.job import Job
+from headwater.process.keyed.bucket import ANSWER, STAGED, Blob, Rows
+
+COLUMNS = "bucket int, view int, port int, data binary"
+STAGED_ROWS = 10_000
+
+
+def leaving(job: Job, parcels: Iterable[Rows | Blob]) -> Iterator[Blob]:
+    for each in parcels:
+        if isinstance(each, Blob):
+            yield each
+        elif each.port != ANSWER or each.rows.num_rows < STAGED_ROWS:
+            yield each.packed()
+        elif not job.dropping:
+            for part in staged(job, job.topic, each.bucket, each.rows):
+                yield Blob(each.bucket, STAGED, pickle.dumps(part))
+
+
+def staged(job: Job, topic: str, partition: int, rows: pa.Table) -> Iterator[Part]:
+    """Step 2: durable, and listed nowhere yet."""
+    stored = job.log().topic(topic).stored
+    for records in rows.select(stored.names).cast(stored).combine_chunks().to_batches():
+        yield job.log().stage(topic, partition, records, producer=job.producer)
+
+
+def batch_of(view: int, blobs: Sequence[Blob], labels: Sequence[int]) -> pa.RecordBatch:
+    """`labels` are the numbers that stand for buckets."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([labels[blob.bucket] for blob in blobs], pa.int32()),
+            pa.array([view] * len(blobs), pa.int32()),
+            pa.array([blob.port for blob in blobs], pa.int32()),
+            pa.array([blob.data for blob in blobs], pa.binary()),
+        ],
+        names=["bucket", "view", "port", "data"],
+    )

@@ -1,0 +1,123 @@
+"""A Spark query and the pipelines that it keeps up to date: one, or several that share it.
+
+Each has its own identity, position and state, so one that fails is parked where it is: the query starts again without
+it, and runs the batch that failed for the others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import HeadwaterError
+from headwater.process.blame import to_blame
+from headwater.process.job import Job
+from headwater.process.keyed.offsets import leave_behind
+from headwater.process.pipeline import Pipeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MOST_RESTARTS = 5
+SOURCES_S = 30.0
+_NO_WORKER = "Python worker failed to connect back"
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: HeadwaterError
+    pipeline: Pipeline | None
+    """The one that can be parked: it alone failed, by itself."""
+
+
+class Query:
+    def __init__(self, pipelines: Sequence[Pipeline], *, dropped: Iterable[str] = ()) -> None:
+        self._pipelines = list(pipelines)
+        self._dropped = frozenset(dropped)
+        self._jobs: dict[str, Job] = {}
+        self._query: StreamingQuery | None = None
+        self._restarts = 0
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """Those that are not parked."""
+        return tuple(self._pipelines)
+
+    def start(self, session: SparkSession) -> None:
+        jobs = [pipeline.begin() for pipeline in self._pipelines]
+        self._jobs = {job.producer.name: job for job in jobs}
+        first = self._pipelines[0]
+        if first.lane.depth is not None:
+            leave_behind(jobs[0].checkpoint, self._jobs)
+        limits = replace(
+            first.limits,
+            rows=min(each.limits.rows for each in self._pipelines),
+            cores=session.sparkContext.defaultParallelism,
+        )
+        writer = first.lane.query(session, jobs, limits, self._dropped)
+        name = first.producer if len(jobs) == 1 else first.query_folder.name
+        self._query = writer.option("checkpointLocation", str(jobs[0].checkpoint)).queryName(name).start()
+        self._await_sources()
+
+    def _await_sources(self) -> None:
+        """Until the query's own Python process answers: several that start at once keep each other from it."""
+        deadline = time.monotonic() + SOURCES_S
+        while self._query is not None and self._query.isActive and time.monotonic() < deadline:
+            if self._query.status["message"] not in ("Initializing StreamExecution", "Initializing sources"):
+                return
+            time.sleep(0.02)
+
+    @property
+    def running(self) -> bool:
+        return self._query is not None and self._query.isActive
+
+    def batch_s(self) -> float | None:
+        """How long the last batch took."""
+        told = self._query.lastProgress if self._query is not None else None
+        return told["durationMs"].get("triggerExecution", 0) / 1000 if told else None
+
+    def progress(self) -> list[dict[str, Any]]:
+        """What Spark tells of the last batches of this run."""
+        return [dict(each) for each in self._query.recentProgress] if self._query is not None else []
+
+    def failure(self) -> Failed | None:
+        if self._query is None or self._query.isActive:
+            return None
+        told = self._query.exception()
+        if told is None:
+            return None
+        for pipeline in self._pipelines:
+            refusal = pipeline.refusal(self._jobs[pipeline.producer])
+            if refusal is not None:
+                return Failed(refusal, None)
+        name = to_blame(str(told))
+        by_name = {pipeline.producer: pipeline for pipeline in self._pipelines}
+        pipeline = by_name.get(name or "", self._pipelines[0])
+        error = pipeline.failed(self._jobs[pipeline.producer], str(told))
+        return Failed(error, pipeline if name in by_name and len(by_name) > 1 else None)
+
+    def park(self, failed: Failed, session: SparkSession) -> None:
+        """Go on without the one that failed."""
+        assert failed.pipeline is not None
+        failed.pipeline.park(self._jobs[failed.pipeline.producer], failed.error)
+        self._pipelines.remove(failed.pipeline)
+        self.start(session)
+
+    def start_again(self, session: SparkSession) -> bool:
+        """After a failure that passes by itself; False if it was another, or once too often.
+
+        Spark gives a Python process ten seconds to start, whatever else the machine has to do.
+        """
+        told = self._query.exception() if self._query is not None else None
+        if told is None or _NO_WORKER not in str(told) or self._restarts >= MOST_RESTARTS:
+            return False
+        self._restarts += 1
+        self.start(session)
+        return True
+
+    def stop(self) -> None:
+        if self._query is not None:
+            self._query.stop()
