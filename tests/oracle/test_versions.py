@@ -112,7 +112,7 @@ def test_a_lost_checkpoint_is_built_again_as_a_version_of_the_same_code(shop: Sh
     with shop.code(OLD) as app:
         shop.some_clicks(app, 30)
         shop.run(app)
-    shutil.rmtree(shop.folder / "pipelines")
+    shutil.rmtree(shop.folder / "queries")
     with shop.code(OLD) as app:
         with pytest.raises(CheckpointLost, match="`headwater view rebuild counts --app FILE` builds it again"):
             app.run()
