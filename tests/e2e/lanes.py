@@ -74,8 +74,7 @@ class Lanes:
 
     def batches(self) -> int:
         """That Spark has planned, of both."""
-        files = (file for folder in self._pipelines() for file in (folder / "checkpoint" / "offsets").iterdir())
-        return sum(1 for file in files if file.name.isdigit())
+        return sum(1 for file in self.folder.glob("**/checkpoint/offsets/*") if file.name.isdigit())
 
     def _pipelines(self) -> list[Path]:
         return list(self.folder.glob("pipelines/*/*/"))
