@@ -20,6 +20,9 @@ CHANGES = "changes"
 """The relation that the linear SQL of a read or a level speaks of."""
 
 
+ONE = "1"
+"""In a plain query: not a column but the number, as the weight of a fact is."""
+
 OUT = -1
 """Where rows go that leave the plan: into the view's topic."""
 
@@ -38,6 +41,8 @@ class Send:
     port: int = 0
     to_all: bool = False
     local: bool = False
+    plain: tuple[tuple[str, str], ...] | None = None
+    """If the query only chooses and renames columns: each one's name, and which it is of `changes`, or `ONE`."""
 
 
 @dataclass(frozen=True)

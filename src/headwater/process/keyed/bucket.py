@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
 from headwater.process.keyed.packing import by_key, pack, unpack
-from headwater.process.plan import CHANGES, OUT, Plan, Send
+from headwater.process.plan import CHANGES, ONE, OUT, Plan, Send
 
 WATERMARK = -1
 ANSWER = -2
@@ -71,6 +72,9 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
 
 
 def linear(send: Send, rows: pa.Table) -> pa.Table:
+    if send.plain is not None:
+        one = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
+        return pa.table({name: one if of == ONE else rows.column(of) for name, of in send.plain})
     return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})
 
 

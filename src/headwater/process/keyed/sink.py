@@ -43,7 +43,7 @@ class BlobWriter(DataSourceStreamArrowWriter):
                 own += [pickle.loads(part) for part in packed]
             elif port == DEAD:
                 own += staged(job, job.dead_topic, 0, unpack(packed))
-            elif not job.dropping:
+            else:
                 own += staged(job, job.topic, partition, unpack(packed))
         for job in self._jobs:
             job.reached("2 after")

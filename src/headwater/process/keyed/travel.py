@@ -14,6 +14,7 @@ import pyarrow as pa
 from headwater.log.protocol import Part
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import ANSWER, STAGED, Blob, Rows
+from headwater.process.keyed.packing import copied
 
 COLUMNS = "bucket int, view int, port int, data binary"
 STAGED_ROWS = 10_000
@@ -23,9 +24,11 @@ def leaving(job: Job, parcels: Iterable[Rows | Blob]) -> Iterator[Blob]:
     for each in parcels:
         if isinstance(each, Blob):
             yield each
+        elif job.dropping and each.port == ANSWER:
+            copied(each.rows)  # as if somebody took them
         elif each.port != ANSWER or each.rows.num_rows < STAGED_ROWS:
             yield each.packed()
-        elif not job.dropping:
+        else:
             for part in staged(job, job.topic, each.bucket, each.rows):
                 yield Blob(each.bucket, STAGED, pickle.dumps(part))
 

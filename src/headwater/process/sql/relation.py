@@ -22,6 +22,7 @@ from headwater.process.keyed.operator import Operator
 from headwater.process.keyed.recompute import Recompute
 from headwater.process.keyed.top import Order, Top, cheap, window
 from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
+from headwater.process.sql.plain import plain_columns
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
 
@@ -219,7 +220,7 @@ class Build:
             for part in rel.parts:
                 assert not isinstance(part.origin, Lazy)
                 local = stay and part.origin.level == level
-                part.origin.sends.append(Send(part.sql, key, number, port, to_all=everywhere, local=local))
+                part.origin.sends.append(Send(part.sql, key, number, port, everywhere, local, plain_columns(part.sql)))
         answered = operator.step(MemoryState(), {0: samples[0].empty_table()}, None).rows.schema
         node = Made(operator, number, level, answered)
         self._made.append(node)
@@ -296,7 +297,7 @@ class Build:
             assert not isinstance(part.origin, Lazy)
             text = part.sql if rel.append_only or isinstance(part.origin, Scanned) else _net(part.sql)
             whole = () if rel.append_only else tuple(schema.names)
-            part.origin.sends.append(Send(text, key or whole, OUT))
+            part.origin.sends.append(Send(text, key or whole, OUT, plain=plain_columns(text)))
         reads = tuple(
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
         )
