@@ -11,6 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyarrow import ipc
 
+from headwater.log.recent import Recent
 from headwater.process.keyed.chunk import ChunkRef, digest
 
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -53,7 +54,9 @@ class CachedChunks:
 
     def drop(self, ref: ChunkRef) -> None:
         self._remembered.remove(ref.id)
-        (self._folder / ref.id).unlink(missing_ok=True)
+        path = self._folder / ref.id
+        _MAPPED.forget(path)
+        path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,9 +73,26 @@ class DamagedCacheFile(Exception):
     """Internal: the file is not the chunk it is named after."""
 
 
-@lru_cache(maxsize=1024)
+_MAPPED: Recent[pa.Table] = Recent(most=1024, most_bytes=256 * 1024 * 1024)
+"""Buckets move between processes, so that one may map what another has dropped: until newer chunks take its place."""
+
+
 def _mapped(path: Path) -> pa.Table:
-    content = pa.memory_map(str(path)).read_buffer()
-    if digest(content) != path.name:
+    table = _MAPPED.get(path)
+    if table is None:
+        _verify(path)
+        content = _content(path)
+        table = ipc.open_file(content).read_all()
+        _MAPPED.put(path, table, content.size)
+    return table
+
+
+@lru_cache(maxsize=16 * 1024)
+def _verify(path: Path) -> None:
+    """Once a process: state that is too large to be kept mapped is not read through in every batch."""
+    if digest(_content(path)) != path.name:
         raise DamagedCacheFile(path)
-    return ipc.open_file(content).read_all()
+
+
+def _content(path: Path) -> pa.Buffer:
+    return pa.memory_map(str(path)).read_buffer()
