@@ -1,4 +1,4 @@
-"""Mapped files, those used last: as many as a process can keep without growing."""
+"""What was used last, such as mapped files: as much as a process can keep without growing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 class Recent(Generic[T]):
     """At most `most` values of `most_bytes` together; one that is larger than this is kept alone. For any thread."""
 
-    def __init__(self, *, most: int, most_bytes: int) -> None:
+    def __init__(self, *, most: int, most_bytes: int = 0) -> None:
         self._most = most
         self._most_bytes = most_bytes
         self._kept: OrderedDict[Hashable, tuple[T, int]] = OrderedDict()
@@ -30,7 +30,7 @@ class Recent(Generic[T]):
             self._kept.move_to_end(key)
             return self._kept[key][0]
 
-    def put(self, key: Hashable, value: T, size: int) -> None:
+    def put(self, key: Hashable, value: T, size: int = 0) -> None:
         with self._lock:
             self._remove(key)
             self._kept[key] = value, size

@@ -32,9 +32,11 @@ GROUP_ROWS = 256 * 1024
 GROUP_BYTES = 4 * 1024 * 1024
 """Row groups of Parquet files: what a reader of one has in memory at a time."""
 MAPPED_CHUNKS = 1024
-MAPPED_BYTES = 32 * 1024 * 1024
-"""What a process keeps mapped of verified chunk files, for who reads one in pieces. Whatever is mapped counts as the
-process's memory and takes up disk even when it was removed; to map and verify a megabyte again takes 0.1 ms."""
+MAPPED_BYTES = 256 * 1024 * 1024
+"""What a process keeps mapped of chunk files, for who reads them again. Whatever is mapped counts as the process's
+memory, and takes up disk even when it was removed."""
+VERIFIED_CHUNKS = 16 * 1024
+"""So many a process knows to be whole: it does not read them through again."""
 
 
 def to_message(records: pa.RecordBatch) -> bytes:
@@ -104,31 +106,45 @@ def read_message(data: bytes, expected: int, schema: pa.Schema, *, catalog: Path
 
 def read_file(disk: Disk, path: str, expected: int) -> Iterator[pa.RecordBatch]:
     """The batches of a chunk file, one after the other: never more of it in memory than one batch, if that."""
-    if path.endswith(".parquet"):
-        import pyarrow.parquet as pq
+    opened = _opened(disk, path, expected)
+    if isinstance(opened, pa.RecordBatch):
+        yield opened
+        return
+    import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(_content(disk, path, expected))
-        for group in range(file.num_row_groups):
-            yield from file.read_row_group(group).to_batches()
-    else:
-        yield ipc.open_file(_content(disk, path, expected)).get_batch(0)
-
-
-_mapped: Recent[pa.Buffer] = Recent(most=MAPPED_CHUNKS, most_bytes=MAPPED_BYTES)
+    file = pq.ParquetFile(opened)
+    for group in range(file.num_row_groups):
+        yield from file.read_row_group(group).to_batches()
 
 
-def _content(disk: Disk, path: str, expected: int) -> pa.Buffer:
-    """Verified; and kept if it is mapped: that of an archive is memory."""
+_mapped: Recent[pa.RecordBatch | pa.Buffer] = Recent(most=MAPPED_CHUNKS, most_bytes=MAPPED_BYTES)
+_verified: Recent[bool] = Recent(most=VERIFIED_CHUNKS)
+
+
+def _opened(disk: Disk, path: str, expected: int) -> pa.RecordBatch | pa.Buffer:
+    """The batch of an Arrow file, the content of a Parquet file; verified, once a process if it is mapped.
+
+    That of an archive is memory, so it is not kept.
+    """
     key = disk, path, expected
-    content = _mapped.get(key)
-    if content is None:
-        content = disk.read(path)
-        if crc(content) != expected:
-            raise Corrupt(what="the chunk", file=path)
-        if "://" not in path:
-            _mapped.put(key, content, content.size)
-    return content
+    opened = _mapped.get(key)
+    if opened is not None:
+        return opened
+    content = disk.read(path)
+    if not _verified.get(key) and crc(content) != expected:
+        raise Corrupt(what="the chunk", file=path)
+    opened = content if path.endswith(".parquet") else ipc.open_file(content).get_batch(0)
+    if "://" not in path:
+        _verified.put(key, True)
+        _mapped.put(key, opened, content.size)
+    return opened
+
+
+def let_go(disk: Disk, path: str, expected: int) -> None:
+    """It stays mapped no longer than somebody holds records of it."""
+    _mapped.forget((disk, path, expected))
 
 
 def forget_mapped() -> None:
     _mapped.clear()
+    _verified.clear()

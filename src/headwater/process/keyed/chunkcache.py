@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -75,24 +74,17 @@ class DamagedCacheFile(Exception):
 
 _MAPPED: Recent[pa.Table] = Recent(most=1024, most_bytes=256 * 1024 * 1024)
 """Buckets move between processes, so that one may map what another has dropped: until newer chunks take its place."""
+_VERIFIED: Recent[bool] = Recent(most=16 * 1024)
+"""State that is too large to be kept mapped is still not read through in every batch."""
 
 
 def _mapped(path: Path) -> pa.Table:
     table = _MAPPED.get(path)
     if table is None:
-        _verify(path)
-        content = _content(path)
+        content = pa.memory_map(str(path)).read_buffer()
+        if not _VERIFIED.get(path) and digest(content) != path.name:
+            raise DamagedCacheFile(path)
+        _VERIFIED.put(path, True)
         table = ipc.open_file(content).read_all()
         _MAPPED.put(path, table, content.size)
     return table
-
-
-@lru_cache(maxsize=16 * 1024)
-def _verify(path: Path) -> None:
-    """Once a process: state that is too large to be kept mapped is not read through in every batch."""
-    if digest(_content(path)) != path.name:
-        raise DamagedCacheFile(path)
-
-
-def _content(path: Path) -> pa.Buffer:
-    return pa.memory_map(str(path)).read_buffer()
