@@ -114,7 +114,8 @@ def read_file(disk: Disk, path: str, expected: int) -> Iterator[pa.RecordBatch]:
 
     file = pq.ParquetFile(opened)
     for group in range(file.num_row_groups):
-        yield from file.read_row_group(group).to_batches()
+        # What Arrow's own threads allocate and this one frees, its allocator keeps: half as much again.
+        yield from file.read_row_group(group, use_threads=False).to_batches()
 
 
 _mapped: Recent[pa.RecordBatch | pa.Buffer] = Recent(most=MAPPED_CHUNKS, most_bytes=MAPPED_BYTES)
