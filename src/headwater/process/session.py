@@ -138,8 +138,7 @@ def _settings(app: str) -> dict[str, str]:
 
 
 _REMEMBERED = {
-    # What Spark keeps for its pages, which we do not show: by itself a thousand jobs and queries, 80 MB after a quarter
-    # of an hour.
+    # What Spark keeps for its pages, which we do not show: by itself the last thousand batches, 20 MB.
     "spark.ui.retainedJobs": "20",
     "spark.ui.retainedStages": "20",
     "spark.ui.retainedTasks": "200",
