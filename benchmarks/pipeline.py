@@ -7,7 +7,8 @@
    aggregation with RocksDB; both read Parquet files and write to nowhere.
 3. Latency from append to derived topic, at 1,000 and 10,000 records a second: appending, the app and a follower of the
    derived topic are three processes.
-4. Resident memory of a running app, at 1,000 records a second, over `--memory-minutes` (20 for the figure that counts).
+4. Memory of a running app, its own and apart from it pages of mapped files, at 1,000 records a second, over
+   `--memory-minutes` (20 for the figure that counts).
 
 Each side is a process of its own, one after the other, warm before it is measured. Prints one JSON object last.
 """
@@ -24,6 +25,7 @@ from typing import Any
 
 from for_pipeline import live, ours, peers
 from for_pipeline.children import alone, say
+from for_pipeline.memory import memory_over
 from for_pipeline.records import Sizes
 
 PARTS = ("throughput", "state", "latency", "memory")
@@ -62,7 +64,7 @@ def latency(folder: Path, sizes: Sizes) -> dict[str, Any]:
 
 
 def memory(folder: Path, sizes: Sizes) -> dict[str, Any]:
-    result = live.memory(made(folder / "app"), sizes.memory_minutes)
+    result = memory_over(made(folder / "app"), sizes.memory_minutes)
     say(f"memory: {result}")
     return result
 
@@ -95,7 +97,7 @@ def main() -> None:
         "memory": lambda folder: memory(folder, sizes),
     }
     detail: dict[str, Any] = {"cores": os.cpu_count()}
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="pipeline-") as folder:
         for name in given.only or PARTS:
             detail[name] = parts[name](made(Path(folder).absolute() / name))
     first = detail.get("throughput", {})

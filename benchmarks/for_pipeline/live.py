@@ -1,4 +1,4 @@
-"""A running app, seen from outside: how long a record takes into the derived topic, and how much memory the app holds.
+"""A running app, seen from outside: how long a record takes into the derived topic.
 
 Three processes, as in use: one appends, one runs the app, one follows the derived topic. A record carries the time of
 its append, by the clock that they share.
@@ -6,11 +6,8 @@ its append, by the clock that they share.
 
 from __future__ import annotations
 
-import os
-import statistics
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -21,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import headwater as hw
-from for_pipeline.children import Child, Deadline, processes_below
+from for_pipeline.children import Child, Deadline
 from for_pipeline.ours import make_app
 from for_pipeline.records import clicks
 from headwater.log.position import AppendNumber, Position
@@ -30,7 +27,6 @@ from headwater.log.protocol import Snapshot
 LOADS_PER_S = 50
 START_S = 300.0
 DRAIN_S = 120.0
-SAMPLE_S = 2.0
 DERIVED = "derived"
 LANES = FRAMES, KEYED = "frames", "keyed"
 
@@ -61,9 +57,6 @@ def run_app(folder: Path, prepare: Callable[..., None], arguments: tuple[object,
     threading.Thread(target=wait, daemon=True).start()
     app.run()
     app.close()
-
-
-# --- latency ------------------------------------------------------------------------------------------
 
 
 def latency(folder: Path, lane: str, rate: int, seconds: float) -> dict[str, float]:
@@ -154,79 +147,9 @@ def _new_rows(log: hw.Log, topic: str, deadline: Deadline) -> Iterator[pa.Record
         seen = newest
 
 
-# --- memory -------------------------------------------------------------------------------------------
-
-
-def memory(folder: Path, minutes: float) -> dict[str, Any]:
-    """Resident memory of the app's processes at 1,000 records a second of 100,000 users, after a warm-up."""
-    app = make_app(folder)
-    running = Child(run_app, folder, _counts, ())
-    samples: list[tuple[float, dict[str, float]]] = []
-    over = threading.Event()
-    chance = np.random.default_rng(3)
-
-    def watch() -> None:
-        while not over.wait(SAMPLE_S):
-            samples.append((time.monotonic(), resident_mb(running.pid)))
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    try:
-        app.topics["clicks"].append(clicks(np.arange(100_000), chance))
-        _await_rows(app.log, DERIVED)
-        start = time.monotonic()
-        watcher.start()
-        for number in range(round(minutes * 60 * 10)):
-            time.sleep(max(0.0, start + number / 10 - time.monotonic()))
-            app.topics["clicks"].append(clicks(chance.integers(0, 100_000, 100), chance))
-            if time.monotonic() - start > 2 * 60 * minutes + 60:
-                raise TimeoutError("appending 1,000 records a second: less than half of that was managed")
-    finally:
-        over.set()
-        running.tell("stop")
-        running.end()
-        app.close()
-    return summary(samples)
-
-
-def _counts(app: hw.App) -> None:
-    app.view(DERIVED, sql="SELECT user_id, count(*) AS n FROM clicks GROUP BY user_id")
-
-
-def _await_rows(log: hw.Log, topic: str) -> None:
+def await_rows(log: hw.Log, topic: str) -> None:
     deadline = Deadline(f"the first rows of {topic}", START_S)
     for batch in _new_rows(log, topic, deadline):
         if batch is not None:
             return
         deadline.left()
-
-
-def resident_mb(root: int) -> dict[str, float]:
-    """By kind of process, in the tree below and with `root`. Pages that forked workers share are counted in each."""
-    found: dict[str, float] = defaultdict(float)
-    for pid in processes_below(root):
-        try:
-            name = Path(f"/proc/{pid}/comm").read_text().strip()
-            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:
-            continue
-        kind = "driver" if pid == root else "jvm" if name == "java" else "workers"
-        found[kind] += pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-    return dict(found)
-
-
-def summary(samples: list[tuple[float, dict[str, float]]]) -> dict[str, Any]:
-    """The slope of a line through the second half of the samples, and medians of the first and the last third."""
-    times = np.array([at for at, _ in samples])
-    result: dict[str, Any] = {"minutes": round((times[-1] - times[0]) / 60, 1), "samples": len(samples)}
-    kinds = sorted({kind for _, sizes in samples for kind in sizes})
-    series = {kind: np.array([sizes.get(kind, 0.0) for _, sizes in samples]) for kind in kinds}
-    series["all"] = sum(series.values(), np.zeros(len(samples)))
-    third, half = max(1, len(samples) // 3), len(samples) // 2
-    for kind, sizes in series.items():
-        slope = float(np.polyfit(times[half:], sizes[half:], 1)[0]) if len(samples) - half > 2 else 0.0
-        result[kind] = {
-            "first_third_mb": round(statistics.median(sizes[:third])),
-            "last_third_mb": round(statistics.median(sizes[-third:])),
-            "slope_mb_per_hour": round(slope * 3600, 1),
-        }
-    return result

@@ -121,6 +121,7 @@ def _settings(app: str) -> dict[str, str]:
         "spark.app.name": f"headwater {app}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **_REMEMBERED,
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
         # As many as there are cores, so long as buckets come out even: see `bucket_labels`.
         "spark.sql.shuffle.partitions": str(max(n for n in range(1, BUCKETS + 1) if BUCKETS % n == 0 and n <= cores)),
@@ -136,6 +137,13 @@ def _settings(app: str) -> dict[str, str]:
     }
 
 
+_REMEMBERED = {
+    # What Spark keeps for its pages, which we do not show: by itself the last thousand batches, 20 MB.
+    "spark.ui.retainedJobs": "20",
+    "spark.ui.retainedStages": "20",
+    "spark.ui.retainedTasks": "200",
+    "spark.sql.ui.retainedExecutions": "20",
+}
 _FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 

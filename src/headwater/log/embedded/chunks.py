@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from pyarrow import ipc
 
 from headwater.errors import Corrupt
 from headwater.log.embedded.disk import Disk
+from headwater.log.recent import Recent
 
 INLINE_BYTES = 64 * 1024
 INLINE_ROWS = 4096
@@ -31,8 +31,12 @@ INLINE_ROWS = 4096
 GROUP_ROWS = 256 * 1024
 GROUP_BYTES = 4 * 1024 * 1024
 """Row groups of Parquet files: what a reader of one has in memory at a time."""
-MAPPED_CHUNKS = 4096
-"""How many verified chunk files a process keeps mapped: address space, not memory."""
+MAPPED_CHUNKS = 1024
+MAPPED_BYTES = 256 * 1024 * 1024
+"""What a process keeps mapped of chunk files, for who reads them again. Whatever is mapped counts as the process's
+memory, and takes up disk even when it was removed."""
+VERIFIED_CHUNKS = 16 * 1024
+"""So many a process knows to be whole: it does not read them through again."""
 
 
 def to_message(records: pa.RecordBatch) -> bytes:
@@ -102,41 +106,46 @@ def read_message(data: bytes, expected: int, schema: pa.Schema, *, catalog: Path
 
 def read_file(disk: Disk, path: str, expected: int) -> Iterator[pa.RecordBatch]:
     """The batches of a chunk file, one after the other: never more of it in memory than one batch, if that."""
-    if path.endswith(".parquet"):
-        import pyarrow.parquet as pq
+    opened = _opened(disk, path, expected)
+    if isinstance(opened, pa.RecordBatch):
+        yield opened
+        return
+    import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(_content(disk, path, expected))
-        for group in range(file.num_row_groups):
-            yield from file.read_row_group(group).to_batches()
-    elif "://" in path:
-        yield ipc.open_file(_fetched(disk, path, expected)).get_batch(0)
-    else:
-        yield _mapped(disk, path, expected)
-
-
-@lru_cache(maxsize=MAPPED_CHUNKS)
-def _mapped(disk: Disk, path: str, expected: int) -> pa.RecordBatch:
-    return ipc.open_file(_verified(disk, path, expected)).get_batch(0)
+    file = pq.ParquetFile(opened)
+    for group in range(file.num_row_groups):
+        # What Arrow's own threads allocate and this one frees, its allocator keeps: half as much again.
+        yield from file.read_row_group(group, use_threads=False).to_batches()
 
 
-def _content(disk: Disk, path: str, expected: int) -> pa.Buffer:
-    return _fetched(disk, path, expected) if "://" in path else _verified(disk, path, expected)
+_mapped: Recent[pa.RecordBatch | pa.Buffer] = Recent(most=MAPPED_CHUNKS, most_bytes=MAPPED_BYTES)
+_verified: Recent[bool] = Recent(most=VERIFIED_CHUNKS)
 
 
-@lru_cache(maxsize=MAPPED_CHUNKS)
-def _verified(disk: Disk, path: str, expected: int) -> pa.Buffer:
-    """The file's content, mapped, its checksum verified once a process."""
-    return _fetched(disk, path, expected)
+def _opened(disk: Disk, path: str, expected: int) -> pa.RecordBatch | pa.Buffer:
+    """The batch of an Arrow file, the content of a Parquet file; verified, once a process if it is mapped.
 
-
-def _fetched(disk: Disk, path: str, expected: int) -> pa.Buffer:
-    """The same of an archive is memory: it is not kept."""
+    That of an archive is memory, so it is not kept.
+    """
+    key = disk, path, expected
+    opened = _mapped.get(key)
+    if opened is not None:
+        return opened
     content = disk.read(path)
-    if crc(content) != expected:
+    if not _verified.get(key) and crc(content) != expected:
         raise Corrupt(what="the chunk", file=path)
-    return content
+    opened = content if path.endswith(".parquet") else ipc.open_file(content).get_batch(0)
+    if "://" not in path:
+        _verified.put(key, True)
+        _mapped.put(key, opened, content.size)
+    return opened
+
+
+def let_go(disk: Disk, path: str, expected: int) -> None:
+    """It stays mapped no longer than somebody holds records of it."""
+    _mapped.forget((disk, path, expected))
 
 
 def forget_mapped() -> None:
-    _mapped.cache_clear()
-    _verified.cache_clear()
+    _mapped.clear()
+    _verified.clear()

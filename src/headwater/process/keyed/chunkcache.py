@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import uuid
-from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
 from pyarrow import ipc
 
+from headwater.log.recent import Recent
 from headwater.process.keyed.chunk import ChunkRef, digest
 
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -53,7 +53,9 @@ class CachedChunks:
 
     def drop(self, ref: ChunkRef) -> None:
         self._remembered.remove(ref.id)
-        (self._folder / ref.id).unlink(missing_ok=True)
+        path = self._folder / ref.id
+        _MAPPED.forget(path)
+        path.unlink(missing_ok=True)
 
     def _write(self, path: Path, data: bytes) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -70,9 +72,19 @@ class DamagedCacheFile(Exception):
     """Internal: the file is not the chunk it is named after."""
 
 
-@lru_cache(maxsize=1024)
+_MAPPED: Recent[pa.Table] = Recent(most=1024, most_bytes=256 * 1024 * 1024)
+"""Buckets move between processes, so that one may map what another has dropped: until newer chunks take its place."""
+_VERIFIED: Recent[bool] = Recent(most=16 * 1024)
+"""State that is too large to be kept mapped is still not read through in every batch."""
+
+
 def _mapped(path: Path) -> pa.Table:
-    content = pa.memory_map(str(path)).read_buffer()
-    if digest(content) != path.name:
-        raise DamagedCacheFile(path)
-    return ipc.open_file(content).read_all()
+    table = _MAPPED.get(path)
+    if table is None:
+        content = pa.memory_map(str(path)).read_buffer()
+        if not _VERIFIED.get(path) and digest(content) != path.name:
+            raise DamagedCacheFile(path)
+        _VERIFIED.put(path, True)
+        table = ipc.open_file(content).read_all()
+        _MAPPED.put(path, table, content.size)
+    return table

@@ -47,6 +47,9 @@ def slices(log: EmbeddedLog, topic: KnownTopic, chunk: Chunk) -> Iterator[pa.Tab
             if not is_listed(catalog, chunk):
                 raise Swapped from None
         raise
+    finally:
+        if chunk.file is not None:  # what upkeep has read is about to be replaced
+            chunks.let_go(log.disk, chunk.file, chunk.crc)
 
 
 class Rewriting:

@@ -1,0 +1,135 @@
+"""What a process keeps mapped is bounded, as the kernel tells it in /proc/self/maps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from headwater.log import Topic, TopicSpec
+from headwater.log.embedded import EmbeddedLog, chunks
+from headwater.log.recent import Recent
+from headwater.process.keyed import chunkcache
+from headwater.process.keyed.arrangement import HASH
+from headwater.process.keyed.chunk import Run, write_run
+from headwater.process.keyed.chunkcache import CachedChunks
+
+KIB = 1024
+MOST_BYTES = 600 * KIB
+MAPS = Path("/proc/self/maps")
+pytestmark = pytest.mark.skipif(not MAPS.exists(), reason="only Linux tells what a process has mapped")
+
+
+def mapped_below(folder: Path) -> list[int]:
+    """The sizes of this folder's files that are mapped now, also of those that were removed."""
+    ranges = [line.split()[0].split("-") for line in MAPS.read_text().splitlines() if f" {folder}/" in line]
+    return [int(end, 16) - int(start, 16) for start, end in ranges]
+
+
+def is_bounded(sizes: list[int]) -> bool:
+    return sum(sizes) <= MOST_BYTES + len(sizes) * 4 * KIB  # the kernel counts whole pages
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedLog]:
+    monkeypatch.setattr(chunks, "_mapped", Recent(most=100, most_bytes=MOST_BYTES))
+    opened = EmbeddedLog(tmp_path)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def numbers(log: EmbeddedLog) -> Topic:
+    topic = Topic(log, log.create(TopicSpec("numbers", pa.schema([("n", pa.int64())]), partitions=1)))
+    for first in range(0, 200_000, 10_000):
+        topic.append(pa.table({"n": range(first, first + 10_000)}))
+    return topic
+
+
+def test_of_chunks_that_were_read_some_stay_mapped(numbers: Topic, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert numbers.read()["n"].to_pylist() == list(range(200_000))
+    sizes = mapped_below(tmp_path / "chunks")
+    assert len(sizes) > 1
+    assert is_bounded(sizes)
+
+
+def test_without_a_bound_all_would_stay(numbers: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the test above would find it out."""
+    monkeypatch.setattr(chunks, "_mapped", Recent(most=100, most_bytes=1 << 30))
+    numbers.read()
+    sizes = mapped_below(tmp_path / "chunks")
+    assert len(sizes) == 20
+    assert not is_bounded(sizes)
+
+
+def test_upkeep_keeps_nothing_mapped_that_it_has_replaced(
+    log: EmbeddedLog, numbers: Topic, tmp_path: Path, until: Callable[..., None]
+) -> None:
+    for first in (200_000, 210_000, 220_000):
+        numbers.read()
+        assert mapped_below(tmp_path / "chunks")
+        assert log.upkeep.roll_up("numbers", least_chunks=2)
+        until(lambda: not mapped_below(tmp_path / "chunks"))  # Arrow's threads let go of a file in their time
+        numbers.append(pa.table({"n": range(first, first + 10_000)}))
+    assert numbers.read()["n"].to_pylist() == list(range(230_000))
+
+
+# --- chunks of state ---
+
+
+class Remembering(dict[str, bytes]):
+    def put(self, id: str, data: bytes) -> None:
+        self[id] = data
+
+    def get(self, id: str) -> bytes:  # type: ignore[override]
+        return self[id]
+
+    def remove(self, id: str) -> None:
+        del self[id]
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CachedChunks:
+    monkeypatch.setattr(chunkcache, "_MAPPED", Recent(most=10, most_bytes=MOST_BYTES))
+    return CachedChunks(tmp_path, Remembering())
+
+
+def run_of(state: CachedChunks, first: int, rows: int) -> Run:
+    return write_run(pa.table({HASH: np.arange(first, first + rows, dtype=np.uint64)}), state)
+
+
+def test_a_dropped_chunk_of_state_is_not_mapped_any_more(state: CachedChunks, tmp_path: Path) -> None:
+    (ref,) = run_of(state, 0, 1000)
+    assert state.load(ref).num_rows == 1000
+    assert len(mapped_below(tmp_path)) == 1
+    state.drop(ref)
+    assert mapped_below(tmp_path) == []
+
+
+@pytest.mark.parametrize(("rows", "most"), [(20_000, 3), (1000, 10)])
+def test_chunks_of_state_that_another_process_dropped_do_not_pile_up(
+    state: CachedChunks, tmp_path: Path, rows: int, most: int
+) -> None:
+    runs = [run_of(state, number * rows, rows) for number in range(20)]
+    for _ in range(2):
+        for number, (ref,) in enumerate(runs):
+            assert state.load(ref)[HASH][0].as_py() == number * rows
+            (tmp_path / ref.id).unlink()
+    sizes = mapped_below(tmp_path)
+    assert 0 < len(sizes) <= most
+    assert is_bounded(sizes)
+
+
+def test_state_too_large_to_stay_mapped_is_verified_once(state: CachedChunks, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    digest = chunkcache.digest
+    monkeypatch.setattr(chunkcache, "digest", lambda data: [seen.append(len(data)), digest(data)][1])
+    runs = [run_of(state, number * 20_000, 20_000) for number in range(20)]
+    for _ in range(3):
+        for (ref,) in runs:
+            state.load(ref)
+    assert len(seen) == 20
