@@ -28,7 +28,7 @@ BLOCK = 100_000
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=4_000_000)
-    parser.add_argument("--batch-rows", type=int, default=1_000_000, help="of ours, at most in one batch")
+    parser.add_argument("--batch-rows", type=int, help="of ours, at most in one batch; by default as an app has it")
     parser.add_argument("--only", nargs="*", default=list(QUERIES), help="queries, such as q4 q5")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
     given = parser.parse_args()

@@ -67,13 +67,13 @@ class Ours:
         self._events = blocks[-1].end - blocks[0].end
         self._spark = spark_session("nexmark", words=folder / "spark.log")
 
-    def measure(self, query: str, *, batch_rows: int) -> Figures:
+    def measure(self, query: str, *, batch_rows: int | None) -> Figures:
         plan = plan_view(query, QUERIES[query].sql, SPECS, key=QUERIES[query].key or None)
         seconds, batches = self._run(plan, batch_rows)
         source, _ = self._run(_only_read(plan), batch_rows)
         return Figures(self._events, seconds, source, batches)
 
-    def _run(self, plan: Plan, batch_rows: int) -> tuple[float, int]:
+    def _run(self, plan: Plan, batch_rows: int | None) -> tuple[float, int]:
         folder = self._folder / plan.view
         log = hw.open(f"file:{folder / 'log'}")
         pipeline = Pipeline(IntoNothing(plan), log, folder, limits=Limits(rows=batch_rows))

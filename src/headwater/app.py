@@ -269,9 +269,9 @@ class App:
     def _declare(
         self, lane: Lane, view: View | None, *, start: Start, max_rows: int | None = None, max_bytes: int | None = None
     ) -> None:
-        from headwater.process.source import MAX_ROWS, Limits
+        from headwater.process.source import Limits
 
-        limits = Limits(rows=max_rows or MAX_ROWS, bytes=max_bytes)
+        limits = Limits(rows=max_rows, bytes=max_bytes)
         self._running.derived[lane.name] = Derived(lane, view, start, limits)
 
     def _inputs(self) -> dict[str, TopicSpec]:

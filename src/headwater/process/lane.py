@@ -55,6 +55,10 @@ class Lane(Protocol):
     def depth(self) -> int | None:
         """Pipelines of one app with the same depth can share a Spark query; None: it needs its own."""
 
+    @property
+    def batch_rows(self) -> int:
+        """How many records a batch has at most, unless the user says so."""
+
     def query(
         self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
     ) -> DataStreamWriter:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headwater.log import keyhash
 from headwater.process import duck, functions
+from headwater.process.keyed.first import First
 from headwater.process.keyed.operator import Operator
 
 BUCKETS = 4
@@ -43,6 +44,8 @@ class Send:
     local: bool = False
     plain: tuple[tuple[str, str], ...] | None = None
     """If the query only chooses and renames columns: each one's name, and which it is of `changes`, or `ONE`."""
+    first: First | None = None
+    """If only some of its rows need to travel."""
 
 
 @dataclass(frozen=True)

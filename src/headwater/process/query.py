@@ -54,7 +54,7 @@ class Query:
             leave_behind(jobs[0].checkpoint, self._jobs)
         limits = replace(
             first.limits,
-            rows=min(each.limits.rows for each in self._pipelines),
+            rows=min(each.limits.rows or each.lane.batch_rows for each in self._pipelines),
             cores=session.sparkContext.defaultParallelism,
         )
         writer = first.lane.query(session, jobs, limits, self._dropped)

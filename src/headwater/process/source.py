@@ -23,18 +23,20 @@ IDLE_S = 0.1
 TASK_ROWS = 100_000
 """A batch with fewer rows is read by one task: starting a second one would cost more."""
 MAX_ROWS = 1_000_000
+"""Of a batch, unless its lane can take more."""
 
 
 @dataclass(frozen=True)
 class Limits:
     """How much of all inputs is in one batch; an append larger than this is a batch of its own."""
 
-    rows: int = MAX_ROWS
+    rows: int | None = None
+    """None: as many as the lane finds good."""
     bytes: int | None = None
     cores: int = 1
 
     def options(self) -> dict[str, str]:
-        return {"maxrows": str(self.rows), "maxbytes": str(self.bytes or ""), "cores": str(self.cores)}
+        return {"maxrows": str(self.rows or MAX_ROWS), "maxbytes": str(self.bytes or ""), "cores": str(self.cores)}
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Limits:

@@ -18,7 +18,7 @@ from headwater.process.frames.sink import RowsSink, in_each_batch
 from headwater.process.frames.types import arrow_schema
 from headwater.process.job import Job
 from headwater.process.plan import described_part
-from headwater.process.source import Limits
+from headwater.process.source import MAX_ROWS, Limits
 from headwater.process.userlines import told_with_line
 
 if TYPE_CHECKING:
@@ -137,6 +137,10 @@ class FramesLane:
     @property
     def depth(self) -> int | None:
         return None
+
+    @property
+    def batch_rows(self) -> int:
+        return MAX_ROWS
 
     def query(
         self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]

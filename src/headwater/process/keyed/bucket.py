@@ -60,6 +60,8 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
     rows = linear(send, rows)
     if rows.num_rows == 0:
         return
+    if send.first is not None:
+        rows = send.first.of(rows)
     port = ANSWER if send.node == OUT else send.node * _PORTS + send.port
     if send.to_all:
         data = pack(rows)

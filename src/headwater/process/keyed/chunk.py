@@ -93,7 +93,7 @@ def divide(run: Run, bound: int, chunks: Chunks) -> tuple[list[pa.Table], Run]:
 
 
 def digest(data: Any) -> str:
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+ROWS = 2_000_000
+ROWS_WITHOUT_STATE = 8_000_000
+
 
 @dataclass(frozen=True)
 class KeyedLane:
@@ -52,6 +55,11 @@ class KeyedLane:
 
     def checked(self, session: SparkSession, probe: Job) -> TopicSpec:
         return self.output(probe.topic)
+
+    @property
+    def batch_rows(self) -> int:
+        """A batch without state is never in memory as a whole, and its fixed cost is most of it."""
+        return ROWS if self.plan.levels else ROWS_WITHOUT_STATE
 
     def query(
         self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]

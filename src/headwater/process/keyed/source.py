@@ -4,7 +4,7 @@ by bucket. What several views read of the same range is read once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,9 @@ class Shared:
 
     part: Range
     views: tuple[int, ...]
+
+
+_Scanned = list[tuple[Range, Iterable[pa.RecordBatch]]]
 
 
 class Task(InputPartition):
@@ -145,9 +148,9 @@ class PackedReader(DataSourceStreamReader):
                         blobs = [Blob(bucket, WATERMARK, data) for bucket in range(plan.buckets)]
                         yield batch_of(view, blobs, labels)
 
-    def _scanned(self, ranges: Sequence[Shared]) -> dict[tuple[int, str], list[tuple[Range, list[pa.RecordBatch]]]]:
+    def _scanned(self, ranges: Sequence[Shared]) -> dict[tuple[int, str], _Scanned]:
         """What each view reads of a topic, in all the columns that one of the views wants; each range is read once."""
-        found: dict[tuple[int, str], list[tuple[Range, list[pa.RecordBatch]]]] = {}
+        found: dict[tuple[int, str], _Scanned] = {}
         for shared in ranges:
             part = shared.part
             reads = [
@@ -156,25 +159,33 @@ class PackedReader(DataSourceStreamReader):
             times = [_time_of(self._jobs[view], part.topic) for view in shared.views]
             columns = dict.fromkeys([*(name for read in reads for name in read.columns), *filter(None, times)])
             metadata = any(read.metadata for read in reads)
-            batches = list(
-                self._log.scan(
-                    part.topic, part.partition, part.start, part.end, columns=list(columns), metadata=metadata
-                )
+            batches: Iterable[pa.RecordBatch] = self._log.scan(
+                part.topic, part.partition, part.start, part.end, columns=list(columns), metadata=metadata
             )
+            if len(shared.views) > 1:
+                batches = list(batches)
             for view in shared.views:
                 found.setdefault((view, part.topic), []).append((part, batches))
         return found
 
-    def _sent(self, job: Job, read: Read, scanned: list[tuple[Range, list[pa.RecordBatch]]]) -> Iterator[Blob]:
+    def _sent(self, job: Job, read: Read, scanned: _Scanned) -> Iterator[Blob]:
         names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
         spec = self._log.topic(read.topic)
-        batches = [
-            batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, iter(batches))
-        ]
-        if batches:
-            rows = pa.Table.from_batches(batches)
+        batches = (batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, batches))
+        for rows in _together(batches) if _plan(job).levels else map(_alone, batches):
             for send in read.sends:
                 yield from leaving(job, sent(send, rows, _plan(job).buckets))
+
+
+def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """What is summed or ranked before it travels, all at once."""
+    listed = list(batches)
+    if listed:
+        yield pa.Table.from_batches(listed)
+
+
+def _alone(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
 
 
 def _plan(job: Job) -> Plan:

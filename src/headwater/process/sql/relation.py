@@ -16,11 +16,12 @@ import pyarrow as pa
 from headwater.errors import SqlRefused
 from headwater.log.spec import TopicSpec
 from headwater.process import duck
+from headwater.process.keyed.first import First
 from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Operator
 from headwater.process.keyed.recompute import Recompute
-from headwater.process.keyed.top import Order, Top, cheap, window
+from headwater.process.keyed.top import Order, Top, cheap
 from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
 from headwater.process.sql.plain import plain_columns
 from headwater.records import OFFSET, PARTITION, WEIGHT
@@ -201,8 +202,12 @@ class Build:
         *,
         to_all: Sequence[bool] = (),
         spread_by: Sequence[tuple[str, ...]] | None = None,
+        first: First | None = None,
     ) -> Made:
-        """A node with these inputs by port, each spread by its key, or by `spread_by` where that is another."""
+        """A node with these inputs by port, each spread by its key, or by `spread_by` where that is another.
+
+        With `first`, only those rows of topics travel to it.
+        """
         made = [self.made(rel) for rel, _ in inputs]
         keys = list(spread_by) if spread_by is not None else [key for _, key in inputs]
         all_of = [*to_all, *([False] * (len(inputs) - len(to_all)))]
@@ -220,7 +225,9 @@ class Build:
             for part in rel.parts:
                 assert not isinstance(part.origin, Lazy)
                 local = stay and part.origin.level == level
-                part.origin.sends.append(Send(part.sql, key, number, port, everywhere, local, plain_columns(part.sql)))
+                spared = first if isinstance(part.origin, Scanned) else None
+                plain = plain_columns(part.sql)
+                part.origin.sends.append(Send(part.sql, key, number, port, everywhere, local, plain, spared))
         answered = operator.step(MemoryState(), {0: samples[0].empty_table()}, None).rows.schema
         node = Made(operator, number, level, answered)
         self._made.append(node)
@@ -262,12 +269,9 @@ class Build:
         schema = self.schema(rows).append(pa.field(WEIGHT, pa.int64()))
         rank, most = lazy.top
         operator = Top(schema, key, lazy.order, most, rank)
-        first = cheap(lazy.order, schema)
-        if first and all(isinstance(part.origin, Scanned) for part in rows.parts):  # the rest need not travel
-            form = f"FROM ({{}}) QUALIFY rank() OVER ({window(key, first)}) <= {most}"
-            rows = replace(rows, parts=rows.each(form))
         known = next((each for each in self._made if each.operator == operator), None)
-        return known or self.node(operator, [(rows, key)], [schema])
+        order = cheap(lazy.order, schema)
+        return known or self.node(operator, [(rows, key)], [schema], first=First(key, order, most) if order else None)
 
     # --- asking DuckDB ---
 
