@@ -142,6 +142,17 @@ def test_a_stopped_pipeline_goes_on_and_a_batch_run_twice_counts_once(house: Hou
     assert house.view() == house.expected() != before
 
 
+def test_many_rows_go_from_task_to_task_by_file_and_nothing_is_left_of_them(house: House) -> None:
+    house.some_users(30)
+    pages = [f"/a/rather/long/page/{n % 5_000}" for n in range(150_000)]
+    house.clicks.append(pa.table({"user_id": [n % 40 for n in range(150_000)], "page": pages}))
+    house.start()
+    house.catch_up()
+    assert house.view() == house.expected()
+    house.pipeline.stop()
+    assert sorted(file.name for file in house.pipeline.folder.iterdir()) == ["cache", "checkpoint", "state"]
+
+
 def test_batches_have_a_limit_and_end_on_appends(house: House) -> None:
     house.some_users(30)
     for _ in range(12):

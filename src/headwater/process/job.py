@@ -49,6 +49,8 @@ class Job:
     plan: Plan | None = None
     """In the keyed lane."""
     failpoint: Failpoint | None = None
+    local: bool = False
+    """Whether all tasks run on this machine, so that files go from one to the other."""
     dropping: bool = False
     """Rows that come out are dropped, only the progress is appended: to measure what the way to there costs."""
 

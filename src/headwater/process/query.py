@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import HeadwaterError
 from headwater.process.blame import to_blame
 from headwater.process.job import Job
+from headwater.process.keyed import parcels
 from headwater.process.keyed.offsets import leave_behind
 from headwater.process.pipeline import Pipeline
 
@@ -47,11 +48,13 @@ class Query:
         return tuple(self._pipelines)
 
     def start(self, session: SparkSession) -> None:
-        jobs = [pipeline.begin() for pipeline in self._pipelines]
+        local = (session.sparkContext.master or "").startswith("local")
+        jobs = [replace(pipeline.begin(), local=local) for pipeline in self._pipelines]
         self._jobs = {job.producer.name: job for job in jobs}
         first = self._pipelines[0]
         if first.lane.depth is not None:
             leave_behind(jobs[0].checkpoint, self._jobs)
+            parcels.remove(first.query_folder)
         limits = replace(
             first.limits,
             rows=min(each.limits.rows or each.lane.batch_rows for each in self._pipelines),

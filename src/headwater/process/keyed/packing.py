@@ -10,6 +10,7 @@ from pyarrow import ipc
 
 from headwater.log.keyhash import grouped, spread
 from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.parcels import opened
 
 _OPTIONS = ipc.IpcWriteOptions(compression="lz4")
 """A blob crosses two processes and a shuffle: half the bytes are worth a gigabyte a second of compression."""
@@ -31,7 +32,7 @@ def copied(table: pa.Table) -> int:
 
 
 def unpack(blobs: Iterable[bytes]) -> pa.Table:
-    return pa.concat_tables([ipc.open_stream(blob).read_all() for blob in blobs])
+    return pa.concat_tables([opened(blob) for blob in blobs])
 
 
 def by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Iterator[tuple[int, pa.Table]]:

@@ -77,7 +77,7 @@ class BucketProcessor(StatefulProcessor):
         labels = bucket_labels(plan.buckets)
         bucket = labels.index(label)
         state = _SparkState(job.cache, told.get(name), _SparkChunks(self._chunks, name))
-        blobs = list(leaving(job, run_batch(plan, self._level, bucket, state, arrived)))
+        blobs = list(leaving(job, run_batch(plan, self._level, bucket, state, arrived), f"bucket {bucket:04}"))
         told[name] = state.settle()
         inspect.write(Path(job.folder), plan, self._level, bucket, state.manifests)
         named = range(plan.buckets) if self._level == plan.levels - 1 else labels

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from headwater.log.protocol import Part
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
+from headwater.process.keyed import parcels
 from headwater.process.keyed.bucket import DEAD, STAGED
 from headwater.process.keyed.packing import unpack
 from headwater.process.keyed.travel import COLUMNS, staged
@@ -55,6 +57,7 @@ class BlobWriter(DataSourceStreamArrowWriter):
         for view, job in enumerate(self._jobs):
             with blamed_on(job):
                 append_batch(job, [part for each in told for part in each.parts.get(view, ())], batchId)
+        parcels.remove(Path(self._jobs[0].query))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""

@@ -41,8 +41,9 @@ _Scanned = list[tuple[Range, Iterable[pa.RecordBatch]]]
 
 
 class Task(InputPartition):
-    def __init__(self, ranges: Sequence[Shared], ends: Mapping[int, Position]) -> None:
+    def __init__(self, number: int, ranges: Sequence[Shared], ends: Mapping[int, Position]) -> None:
         super().__init__(None)
+        self.number = number
         self.ranges = tuple(ranges)
         self.ends = dict(ends)
         """Where the batch ends for each view that takes part, in its first task: what is done once is done there."""
@@ -111,8 +112,8 @@ class PackedReader(DataSourceStreamReader):
         tasks: list[InputPartition] = []
         for some in shares(list(readers), self._limits.cores):
             parts = [(each, tuple(readers[whole])) for whole, each in some]
-            tasks.append(Task([Shared(*each) for each in parts], ends if not tasks else {}))
-        return tasks or [Task((), ends)]
+            tasks.append(Task(len(tasks), [Shared(*each) for each in parts], ends if not tasks else {}))
+        return tasks or [Task(0, (), ends)]
 
     def _ranges(self, job: Job, entry: Entry) -> Iterator[Range]:
         for topic in job.inputs:
@@ -136,9 +137,8 @@ class PackedReader(DataSourceStreamReader):
                 plan = _plan(job)
                 labels = bucket_labels(plan.buckets) if plan.levels else range(plan.buckets)
                 for read in plan.reads:
-                    blobs = (
-                        list(self._sent(job, read, scanned[view, read.topic])) if (view, read.topic) in scanned else []
-                    )
+                    found = scanned.get((view, read.topic), [])
+                    blobs = list(self._sent(job, read, found, f"task {partition.number:04}"))
                     if blobs:
                         yield batch_of(view, blobs, labels)
                 if view in partition.ends and job.lateness and plan.levels:
@@ -168,13 +168,13 @@ class PackedReader(DataSourceStreamReader):
                 found.setdefault((view, part.topic), []).append((part, batches))
         return found
 
-    def _sent(self, job: Job, read: Read, scanned: _Scanned) -> Iterator[Blob]:
+    def _sent(self, job: Job, read: Read, scanned: _Scanned, task: str) -> Iterator[Blob]:
         names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
         spec = self._log.topic(read.topic)
         batches = (batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, batches))
         for rows in _together(batches) if _plan(job).levels else map(_alone, batches):
-            for send in read.sends:
-                yield from leaving(job, sent(send, rows, _plan(job).buckets))
+            for place, send in enumerate(read.sends):
+                yield from leaving(job, sent(send, rows, _plan(job).buckets), f"{task} {read.topic} {place:04}")
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,13 +1,15 @@
 """What Spark moves between tasks: blobs with the bucket they go to, the view they are of and the port they are for.
 
-Rows of a view's topic are staged where they are made, if there are many, and only their `Part` travels on; few travel
-as a blob, so that the sink makes one chunk a partition of what all buckets have of it.
+On one machine many rows go by file instead (`parcels`). Rows of a view's topic are staged where they are made, if there
+are many, and only their `Part` travels on; few travel as a blob, so that the sink makes one chunk a partition of what
+all buckets have of it.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -15,17 +17,22 @@ from headwater.log.protocol import Part
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import ANSWER, STAGED, Blob, Rows
 from headwater.process.keyed.packing import copied
+from headwater.process.keyed.parcels import FOLDER, LARGE, put_away
 
 COLUMNS = "bucket int, view int, port int, data binary"
 STAGED_ROWS = 10_000
 
 
-def leaving(job: Job, parcels: Iterable[Rows | Blob]) -> Iterator[Blob]:
-    for each in parcels:
+def leaving(job: Job, rows: Iterable[Rows | Blob], place: str) -> Iterator[Blob]:
+    """`place` says where they come from: the same in a batch that runs again, another for each task and bucket."""
+    for number, each in enumerate(rows):
         if isinstance(each, Blob):
             yield each
         elif job.dropping and each.port == ANSWER:
             copied(each.rows)  # as if somebody took them
+        elif each.port != ANSWER and job.local and each.rows.nbytes > LARGE:
+            folder = Path(job.query) / FOLDER
+            yield Blob(each.bucket, each.port, put_away(folder, each.rows, f"{place}-{number:04}"))
         elif each.port != ANSWER or each.rows.num_rows < STAGED_ROWS:
             yield each.packed()
         else:
