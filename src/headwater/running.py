@@ -214,6 +214,8 @@ class Running:
                 stack.callback(query.stop)
             self._watch(session, queries, followers, goal, say, show)
             say("stopping")
+            for query in queries:
+                query.finish()
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
         from headwater.console import mount_pages

@@ -57,7 +57,7 @@ class House:
 
     def stop(self) -> None:
         if self.query is not None:
-            self.query.stop()
+            self.query.finish()
 
     def catch_up(self, *pipelines: Pipeline) -> None:
         goal = self.log.snapshot(["clicks"]).position

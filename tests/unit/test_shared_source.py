@@ -82,6 +82,17 @@ def test_a_parked_view_is_to_read_what_it_failed_to(house: House) -> None:
     assert from_offset(latest(again, again.initialOffset()))["one"].progress == failed
 
 
+def test_a_range_that_went_by_is_planned_again_and_can_be_told_from_the_first_time(house: House) -> None:
+    one = house.job("one", BY_PAGE)
+    house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
+    reader = PackedReader([one], Limits())
+    first = latest(reader, reader.initialOffset())
+    second = latest(reader, first)  # it has appended nothing
+    third = latest(reader, second)
+    assert [from_offset(each)["one"].again for each in (first, second, third)] == [0, 1, 2]
+    assert len({str(from_offset(each)["one"].progress) for each in (first, second, third)}) == 1
+
+
 def test_what_views_share_is_read_once_and_each_gets_its_own(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = house.job("one", BY_PAGE), house.job("two", BY_USER)
     house.clicks.append([{"user_id": n % 7, "page": "/"} for n in range(100)])

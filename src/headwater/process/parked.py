@@ -1,33 +1,51 @@
 """A view that stays where it is while the others of its query go on: after an error, or because the code lacks it.
 
-<query>/parked/<producer>.json   {"why", "start", "end"}: what it was to read in the batch that went by without it
+<query>/parked/<producer>.json   {"why", "start", "end", "appended"}: what it was to read in the batch that went by
+
+If the batch had appended the view's rows already and runs again without it, its state stays behind what the log has:
+such a view must be built again, and is told so.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.log.position import Position
-from headwater.log.protocol import Progress
+from headwater.log.protocol import Log, Progress
 
 
-def park(query: Path, producer: str, progress: Progress, why: str) -> None:
+@dataclass(frozen=True)
+class Parked:
+    progress: Progress
+    appended: bool
+
+
+def park(query: Path, producer: str, progress: Progress, why: str, *, log: Log) -> None:
     """Put in place as a whole."""
+    covered = log.covered(producer)
+    appended = covered is not None and covered.progress == progress
     file = _file(query, producer)
     file.parent.mkdir(exist_ok=True)
     part = file.with_suffix(".part")
-    part.write_text(json.dumps({"why": why, "start": str(progress.start), "end": str(progress.end)}))
+    told = {"why": why, "start": str(progress.start), "end": str(progress.end), "appended": appended}
+    part.write_text(json.dumps(told))
     part.replace(file)
 
 
-def parked(query: Path, producer: str) -> Progress | None:
-    """What it did not read, the last time that it was parked."""
+def parked(query: Path, producer: str) -> Parked | None:
+    """The last time that it was parked."""
     file = _file(query, producer)
     if not file.exists():
         return None
     told = json.loads(file.read_text())
-    return Progress(Position.parse(told["start"]), Position.parse(told["end"]))
+    return Parked(Progress(Position.parse(told["start"]), Position.parse(told["end"])), told["appended"])
+
+
+def unpark(query: Path, producer: str) -> None:
+    """The batch that went by has not yet gone by: it will run again with the view in it."""
+    _file(query, producer).unlink(missing_ok=True)
 
 
 def _file(query: Path, producer: str) -> Path:

@@ -128,6 +128,7 @@ class Pipeline:
         )
 
     def _new_job(self, producer: Producer) -> Job:
+        left = parked(self.query_folder, self.producer)
         return Job(
             name=self.lane.name,
             log_url=self.log.url,
@@ -138,7 +139,7 @@ class Pipeline:
             inputs=self.lane.inputs,
             tables=self.lane.tables,
             lateness=self.lane.lateness,
-            parked=parked(self.query_folder, self.producer),
+            parked=left.progress if left is not None else None,
             skips=self.skips(),
             from_retained=self.version.from_retained,
             plan=getattr(self.lane, "plan", None),
@@ -235,7 +236,7 @@ class Pipeline:
         """Let the others of its query go on without it."""
         planned = under_way(job.planned)
         if planned is not None:
-            park(self.query_folder, self.producer, planned[1], str(error))
+            park(self.query_folder, self.producer, planned[1], str(error), log=self.log)
 
     # --- batches that are skipped by hand ---
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
 from headwater.process.blame import to_blame
+from headwater.process.checkpoint import last_batch
+from headwater.process.hold import holding
 from headwater.process.job import Job
 from headwater.process.keyed import parcels
 from headwater.process.keyed.offsets import leave_behind
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 MOST_RESTARTS = 5
 SOURCES_S = 30.0
+FINISH_S = 10.0
+PLANNED_S = 0.2
+"""What was decided before the hold is planned within this time."""
 _NO_WORKER = "Python worker failed to connect back"
 
 
@@ -53,7 +58,7 @@ class Query:
         self._jobs = {job.producer.name: job for job in jobs}
         first = self._pipelines[0]
         if first.lane.depth is not None:
-            leave_behind(jobs[0].checkpoint, self._jobs)
+            leave_behind(jobs[0].checkpoint, self._jobs, first.log)
             parcels.remove(first.query_folder)
         limits = replace(
             first.limits,
@@ -120,6 +125,21 @@ class Query:
         self._restarts += 1
         self.start(session)
         return True
+
+    def finish(self) -> None:
+        """Let the batch under way come to its end, and stop: who is not there the next time leaves nothing undone."""
+        first = self._pipelines[0]
+        checkpoint = first.query_folder / "checkpoint"
+        deadline, quiet_since, before = time.monotonic() + FINISH_S, time.monotonic(), None
+        with holding(first.folder.parents[1]):  # it plans no other batch
+            while self.running and time.monotonic() < deadline:
+                now = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
+                if now != before:
+                    before, quiet_since = now, time.monotonic()
+                elif now[0] == now[1] and time.monotonic() - quiet_since > PLANNED_S:
+                    break
+                time.sleep(0.02)
+            self.stop()
 
     def stop(self) -> None:
         if self._query is not None:

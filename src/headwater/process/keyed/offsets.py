@@ -1,9 +1,10 @@
 """The offset of a query that several views share: what each has been planned to read, by the name of its producer.
 
-    {"views": {producer: {"from": position, "append": number, "position": position}, ...}}
+    {"views": {producer: {"from": position, "append": number, "position": position, "again": times}, ...}}
 
 A view takes part in a batch if its entry is another than in the batch before; `from` is where it begins there. So a
 view may come, stay away and come back while the others go on; how far it is, is what the log says that it covers.
+`again` counts how often the same range was planned, for one that stayed away when it was its turn.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from headwater.errors import CheckpointLost
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Progress, Snapshot
 from headwater.process.checkpoint import BEFORE_FIRST, last_batch, under_way
-from headwater.process.parked import park, parked
+from headwater.process.parked import park, parked, unpark
 
 Offset = dict[str, Any]
 
@@ -27,6 +28,7 @@ Offset = dict[str, Any]
 class Entry:
     start: Position
     end: Snapshot
+    again: int = 0
 
     @property
     def progress(self) -> Progress:
@@ -37,7 +39,12 @@ def to_offset(entries: Mapping[str, Entry]) -> Offset:
     """As Spark keeps it: equal entries give equal JSON, for Spark compares texts."""
     return {
         "views": {
-            name: {"from": str(entry.start), "append": entry.end.number, "position": str(entry.end.position)}
+            name: {
+                "from": str(entry.start),
+                "append": entry.end.number,
+                "position": str(entry.end.position),
+                "again": entry.again,
+            }
             for name, entry in sorted(entries.items())
         }
     }
@@ -46,7 +53,9 @@ def to_offset(entries: Mapping[str, Entry]) -> Offset:
 def from_offset(offset: Offset) -> dict[str, Entry]:
     return {
         name: Entry(
-            Position.parse(told["from"]), Snapshot(AppendNumber(told["append"]), Position.parse(told["position"]))
+            Position.parse(told["from"]),
+            Snapshot(AppendNumber(told["append"]), Position.parse(told["position"])),
+            told["again"],
         )
         for name, told in offset["views"].items()
     }
@@ -109,15 +118,18 @@ class SharedCheckpoint:
             raise self._lost(f"it stands at batch {batch}, the log at {done.sequence}")
         now = self.progress(batch)
         ended = done.progress.end if done is not None else Position()
+        left = parked(self.folder.parent, self._producer)
+        left = left if left is not None and left.progress == entry.progress else None
+        passed = now is None or (finished is not None and finished >= batch)
+        if left is not None and left.appended and passed:
+            raise self._lost("its state stayed behind, for a batch that it had appended ran again without it")
         if now is not None and done is not None and done.sequence == batch:
             if now != done.progress:
                 raise self._lost(f"batch {batch} is for other inputs than the one in the log")
         elif now is not None and (finished is None or finished < batch):
             if now.start != ended:
                 raise self._lost(f"batch {batch} does not begin where the log's last batch ended")
-        elif ended != entry.end.position and not (
-            ended == entry.start and parked(self.folder.parent, self._producer) == entry.progress
-        ):
+        elif ended != entry.end.position and not (ended == entry.start and left is not None):
             why = "which the log does not have" if now is not None else "the log's last batch ended elsewhere"
             raise self._lost(f"it says that batch {batch} is done, {why}")
         self._verify_end(log, batch, entry.end.position)
@@ -147,11 +159,14 @@ def views_in(checkpoint: Path) -> list[str] | None:
         return None
 
 
-def leave_behind(checkpoint: Path, present: Container[str]) -> None:
+def leave_behind(checkpoint: Path, present: Container[str], log: Log) -> None:
     """Before a query starts: a batch that Spark will run again passes by those that are not in the query any more."""
     batch = last_batch(checkpoint, "offsets")
     if batch is None or batch == last_batch(checkpoint, "commits"):
         return
     for name, entry in taking_part(_read(checkpoint, batch - 1), _read(checkpoint, batch)).items():
-        if name not in present:
-            park(checkpoint.parent, name, entry.progress, "it was not in the code when its query went on")
+        if name in present:
+            unpark(checkpoint.parent, name)
+        else:
+            why = "it was not in the code when its query went on"
+            park(checkpoint.parent, name, entry.progress, why, log=log)

@@ -5,7 +5,7 @@ by bucket. What several views read of the same range is read once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,10 @@ class PackedReader(DataSourceStreamReader):
                 snapshot = Snapshot(number, job.parked.end)
             looked.append(snapshot.number)
             if snapshot.position != at:
-                news[job.producer.name] = Entry(at, snapshot)
+                planned = Entry(at, snapshot)
+                if entry is not None and entry == replace(planned, again=entry.again):
+                    planned = replace(planned, again=entry.again + 1)
+                news[job.producer.name] = planned
         if news:
             return offsets.to_offset({**known, **news})
         self._quiet = min(looked)
