@@ -11,8 +11,17 @@ from tests.e2e.lanes import Lanes
 
 @pytest.fixture
 def lanes(tmp_path: Path) -> Iterator[Lanes]:
+    yield from _made(tmp_path, "two_lanes.py")
+
+
+@pytest.fixture
+def lanes_and_views(tmp_path: Path) -> Iterator[Lanes]:
+    yield from _made(tmp_path, "many_views.py")
+
+
+def _made(folder: Path, file: str) -> Iterator[Lanes]:
     seed = random.randrange(1_000_000)
-    made = Lanes(tmp_path / "data", seed)
+    made = Lanes(folder / "data", seed, file)
     yield made
     made.close()
     told = made.words.read_text()[-6000:] if made.words.exists() else ""

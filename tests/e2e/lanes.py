@@ -1,4 +1,5 @@
-"""An app with a pipeline in each lane (two_lanes.py) as users run it: in a process of its own."""
+"""An app with a pipeline in each lane (two_lanes.py), and maybe views in SQL (many_views.py), as users run it: in a
+process of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +18,28 @@ from headwater.records import schema_of
 
 HEADWATER = Path(sys.executable).with_name("headwater")
 USERS = 50
+_PER_USER = "SELECT user_id, count(*) AS n, max(price) AS most FROM buys GROUP BY user_id"
+VIEWS = {
+    "per_user": ("user_id, n, most", _PER_USER),
+    "how_many": ("n, users", f"SELECT n, count(*) AS users FROM ({_PER_USER}) GROUP BY n"),
+    "by_name": (
+        "name, n, prices",
+        "SELECT name, count(*) AS n, count(DISTINCT price) AS prices"
+        " FROM buys JOIN users USING (user_id) GROUP BY name",
+    ),
+}
+"""Of each view of many_views.py its columns and, for DuckDB, what it is."""
+
+
+def _with_tests() -> str:
+    return os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
 
 
 class Lanes:
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, file: str = "two_lanes.py") -> None:
         self.folder = folder
+        self._file = Path(__file__).with_name(file)
+        self._views = VIEWS if file == "many_views.py" else {}
         self.words = folder.with_name("words.txt")
         self.chance = random.Random(seed)
         self.log = log = hw.open(f"file:{folder}")
@@ -45,8 +63,8 @@ class Lanes:
     def start(self, *more: str) -> subprocess.Popen[bytes]:
         with self.words.open("ab") as words:
             self._process = subprocess.Popen(
-                [HEADWATER, "run", Path(__file__).with_name("two_lanes.py"), "--http", "off", *more],
-                env={**os.environ, "LANES_LOG": f"file:{self.folder}"},
+                [HEADWATER, "run", self._file, "--http", "off", *more],
+                env={**os.environ, "LANES_LOG": f"file:{self.folder}", "PYTHONPATH": _with_tests()},
                 stderr=words,
                 start_new_session=True,
             )
@@ -135,3 +153,11 @@ class Lanes:
             totals[row["user_id"]] = total + row["price"], n + 1
         summed = "SELECT user_id, total, n FROM spent GROUP BY ALL HAVING sum(_weight) <> 0 ORDER BY user_id"
         assert oracle.execute(summed).fetchall() == [(user, *total) for user, total in sorted(totals.items())]
+        self._check_views(oracle)
+
+    def _check_views(self, oracle: duckdb.DuckDBPyConnection) -> None:
+        oracle.execute(f"CREATE VIEW users AS SELECT range AS user_id, 'user ' || range AS name FROM range({USERS})")
+        for name, (columns, sql) in self._views.items():
+            oracle.register("changes", Topic(self.log, self.log.topic(name)).read())
+            net = f"SELECT {columns}, sum(_weight) AS w FROM changes GROUP BY ALL HAVING w <> 0 ORDER BY ALL"
+            assert oracle.execute(net).fetchall() == oracle.execute(f"SELECT *, 1 FROM ({sql}) ORDER BY ALL").fetchall()

@@ -1,4 +1,4 @@
-"""An app with both lanes, killed while records come in: what is derived is what the log says."""
+"""An app with both lanes and views that share a query, killed while records come in: all is what the log says."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ KILLS = int(os.environ.get("HEADWATER_APP_KILLS", "2"))
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300 + 120 * KILLS)]
 
 
-def test_killed_at_random_moments_both_lanes_are_right(lanes: Lanes, until: Callable[..., None]) -> None:
+def test_killed_at_random_moments_both_lanes_and_views_are_right(
+    lanes_and_views: Lanes, until: Callable[..., None]
+) -> None:
+    lanes = lanes_and_views
     for _ in range(KILLS):
         lanes.more(3000)
         known = lanes.derived()
