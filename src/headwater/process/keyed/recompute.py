@@ -31,7 +31,7 @@ class Recompute:
 
     `keep`, for a single input from which nothing is ever taken away, selects the rows that can still matter: others,
     such as those that are not among the first ten, are not kept.
-    `always`: the query answers a row even over nothing, from the first change on.
+    `always`: the query answers a row even over nothing, from the view's first batch on.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -40,13 +40,20 @@ class Recompute:
     keep: str | None = None
     always: bool = False
 
-    revision = 1
+    revision = 2
+
+    @property
+    def begins_with(self) -> pa.Schema | None:
+        """What arrives in the first batch, though it be nothing."""
+        return self.inputs[0] if self.always else None
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         arranged = [
             state.arrangement(f"in{place}", Shape(schema, key, (WEIGHT,), compact=False))
             for place, (schema, key) in enumerate(zip(self.inputs, self.keys, strict=True))
         ]
+        if not changes:
+            return Answer(_counted(self._answer([schema.empty_table() for schema in self.inputs]).slice(0, 0)))
         came = [changes.get(place, schema.empty_table()) for place, schema in enumerate(self.inputs)]
         came = [rows.select(schema.names).cast(schema) for rows, schema in zip(came, self.inputs, strict=True)]
         hashes = [hashes_of(rows, key) for rows, key in zip(came, self.keys, strict=True)]

@@ -238,7 +238,9 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
         assert rows.lazy is not None
         sql = f"SELECT {', '.join(texts)} FROM ({{}}) {grouped}"
         before, _, behind = sql.partition("{}")
-        whole = Lazy(rows.lazy.inputs, before + absorbed(rows.lazy, rows.parts[0].sql) + behind, rows.lazy.keep)
+        inner = absorbed(rows.lazy, rows.parts[0].sql)
+        always = rows.lazy.always or not keys
+        whole = Lazy(rows.lazy.inputs, before + inner + behind, rows.lazy.keep, always)
         part = Part(whole, "FROM changes")
         return Rel(names, (part,), False, spread=rows.spread, unique=keys, bounds=_kept(rows, keys)), made
     lazy = Lazy(((rows, keys),), f"SELECT {', '.join(texts)} FROM in0 {grouped}", always=not keys)

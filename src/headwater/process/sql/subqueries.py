@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from sqlglot import exp
+from sqlglot.optimizer.annotate_types import annotate_types
 
 from headwater.process import duck
 from headwater.process.sql import aggregates
 from headwater.process.sql.aggregates import Asked, is_grouped
 from headwater.process.sql.joins import Equality, join
-from headwater.process.sql.parse import DIALECT, refuse
+from headwater.process.sql.parse import DIALECT, refuse, sql_type
 from headwater.process.sql.relation import Rel
 from headwater.process.sql.scope import Scope, conjuncts, has_query, own_tables, tables
 from headwater.process.sql.settling import own
@@ -147,7 +148,6 @@ def _scalar(scope: Scope, rel: Rel, node: exp.Subquery) -> Rel:
     if outer and not aggregated:
         refuse(scope.view, node, "a correlated subquery with LIMIT", do="Write arg_max(value, at) instead")
     column = inner.expressions[0].alias_or_name
-    counts = isinstance(inner.expressions[0].unalias(), exp.Count | exp.CountIf)
     own_names = own_tables(inner)
     pairs = []
     for part in outer:
@@ -162,13 +162,39 @@ def _scalar(scope: Scope, rel: Rel, node: exp.Subquery) -> Rel:
         "expressions",
         [shown.expressions[0], *(exp.alias_(mine.copy(), f"k{place}") for place, (_, mine) in enumerate(pairs))],
     )
+    default = _over_nothing(scope, inner) if pairs else "NULL"
     if pairs:
         shown.set("group", exp.Group(expressions=[mine.copy() for _, mine in pairs]))
     right = scope.queries.plan(shown, scope.known).renamed(name)
     equal = [Equality(scope.text(its), duck.quoted(f"{name}.k{place}"), node) for place, (its, _) in enumerate(pairs)]
     value = duck.quoted(f"{name}.{column}")
-    scope.replaced.append((node.copy(), f"coalesce({value}, 0)" if counts else value))
+    if default != "NULL":
+        value = f'CASE WHEN "{name}.k0" IS NULL THEN {default} ELSE {value} END'
+    scope.replaced.append((node.copy(), value))
     return join(scope.build, rel, right, "left", equal, None, node)
+
+
+def _over_nothing(scope: Scope, query: exp.Select) -> str:
+    """What a query that aggregates says of no rows at all, as SQL: 0 for a count, NULL for most else."""
+    typed = annotate_types(query.copy(), dialect=DIALECT)
+
+    def nothing(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Column):
+            return part
+        known = part.type is not None and not part.is_type(exp.DataType.Type.UNKNOWN, exp.DataType.Type.NULL)
+        return exp.cast(exp.null(), part.type) if known and part.type is not None else exp.null()
+
+    having = query.args.get("having")
+    kept = f" HAVING {typed.args['having'].this.transform(nothing).sql(DIALECT)}" if having is not None else ""
+    value = typed.expressions[0].unalias().transform(nothing).sql(DIALECT)
+    text = f"SELECT {value} AS x FROM (SELECT 1 AS one WHERE false){kept}"
+    kind = scope.build.ask(text).field("x").type
+    found = duck.run(f"SELECT x::VARCHAR AS x FROM ({text})")["x"].to_pylist()
+    if not found or found[0] is None:
+        return "NULL"
+    if having is not None:
+        refuse(scope.view, query, "a correlated subquery with HAVING here", do="Write CASE WHEN ... THEN ... END")
+    return f"{exp.Literal.string(found[0]).sql(DIALECT)}::{sql_type(kind)}"
 
 
 def _correlated(scope: Scope, query: exp.Expr) -> tuple[exp.Expr, list[exp.Expr]]:

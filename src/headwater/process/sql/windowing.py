@@ -41,14 +41,15 @@ def windowed(scope: Scope, rel: Rel) -> Rel:
     lazy = rows.lazy
     if lazy is not None and rows.spread is not None and set(rows.spread) <= set(key):
         inner, inputs, spread = absorbed(lazy, rows.parts[0].sql), lazy.inputs, rows.spread
-        keep = lazy.keep
+        keep, always = lazy.keep, lazy.always
     else:
-        inner, inputs, spread, keep = "SELECT * FROM in0", ((rows, key),), key, None
+        inner, inputs, spread, keep, always = "SELECT * FROM in0", ((rows, key),), key, None, False
     shown = ", ".join(f"{text} AS {duck.quoted(name)}" for name, (text, _) in ranks.items())
     made = Lazy(
         inputs,
         f"SELECT *, {shown} FROM ({inner})",
         keep,
+        always,
         rank_over=_rank_over(rows, ranks) if inner == "SELECT * FROM in0" else None,
     )
     if made.rank_over is not None:
