@@ -1,4 +1,4 @@
-"""Random queries over the topics of changes.py, in DuckDB's own SQL: constructs nested in each other, two or three deep.
+"""Random queries over the topics of changes.py, in DuckDB's own SQL: constructs nested in each other, up to three deep.
 
 Each has one answer: what SQL leaves open (ties, the order of a list) is not asked for, and sums of floats, of which two
 orders give two answers, are neither compared nor grouped by. So DuckDB itself, given the same text, is the oracle.

@@ -129,7 +129,7 @@ def test_the_fingerprint_is_of_the_plan_not_of_its_layout() -> None:
         ("SELECT page FROM clicks c WHERE page NOT IN (SELECT country FROM users u WHERE u.user_id = c.user_id)", "NOT IN over a correlated subquery. Write NOT EXISTS"),
         ("SELECT sum(count(*)) AS n FROM clicks GROUP BY page", "an aggregate of an aggregate. Compute the inner one in a subquery."),
         ("SELECT page FROM TUMBLE(clicks, at)", "TUMBLE with 2 arguments. Write TUMBLE(topic, time, INTERVAL '1 minute')"),
-        ("SELECT page FROM TUMBLE(clicks, at, INTERVAL '1 month')", "has no fixed length above zero"),
+        ("SELECT page FROM TUMBLE(clicks, at, INTERVAL '1 month')", "is no span of time with a fixed length above zero"),
         ("SELECT page FROM TUMBLE(clicks, at, page)", "page is no span of time"),
         ("SELECT session(at, '1 minute') AS s, count(*) AS n FROM clicks GROUP BY session(at, '1 minute')", "a session without a key"),
         ("SELECT page FROM clicks UNION SELECT user_id, country FROM users", "Invalid set operation due to column mismatch"),

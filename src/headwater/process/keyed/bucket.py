@@ -92,11 +92,9 @@ def run_batch(
     # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
     told = unpack(arriving[WATERMARK]) if WATERMARK in arriving else None
     watermark: int | None = pc.min(told["watermark"]).as_py() if told is not None else None
-    if watermark is not None and level < plan.levels - 1:
-        yield Blob(bucket, WATERMARK, pack_watermark(watermark))
     first = BEGIN in arriving
-    if first and level < plan.levels - 1:
-        yield Blob(bucket, BEGIN, b"")
+    if level < plan.levels - 1:
+        yield from _told_on(bucket, watermark, first=first)
     here: dict[int, dict[int, list[pa.Table]]] = {}
     for port, blobs in sorted(arriving.items()):
         if port in (WATERMARK, BEGIN):
@@ -120,6 +118,13 @@ def run_batch(
                 here.setdefault(send.node, {}).setdefault(send.port, []).append(rows)
         if answer.dead is not None and answer.dead.num_rows:
             yield Rows(bucket, DEAD, answer.dead)
+
+
+def _told_on(bucket: int, watermark: int | None, *, first: bool) -> Iterator[Blob]:
+    if watermark is not None:
+        yield Blob(bucket, WATERMARK, pack_watermark(watermark))
+    if first:
+        yield Blob(bucket, BEGIN, b"")
 
 
 def _begins_with(node: Node) -> pa.Schema | None:

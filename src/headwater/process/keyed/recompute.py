@@ -16,6 +16,7 @@ from headwater.log.keyhash import distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.forgetting import Forget
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import present
 from headwater.records import WEIGHT
@@ -31,6 +32,7 @@ class Recompute:
 
     `keep`, for a single input from which nothing is ever taken away, selects the rows that can still matter: others,
     such as those that are not among the first ten, are not kept.
+    `forget` says which rows can be left out once event time has come so far, without changing what is answered later.
     `always`: the query answers a row even over nothing, from the view's first batch on.
     """
 
@@ -39,6 +41,7 @@ class Recompute:
     sql: str
     keep: str | None = None
     always: bool = False
+    forget: Forget | None = None
 
     revision = 2
 
@@ -53,6 +56,7 @@ class Recompute:
             for place, (schema, key) in enumerate(zip(self.inputs, self.keys, strict=True))
         ]
         if not changes:
+            self._forget(state, arranged, watermark)
             return Answer(_counted(self._answer([schema.empty_table() for schema in self.inputs]).slice(0, 0)))
         came = [changes.get(place, schema.empty_table()) for place, schema in enumerate(self.inputs)]
         came = [rows.select(schema.names).cast(schema) for rows, schema in zip(came, self.inputs, strict=True)]
@@ -67,6 +71,9 @@ class Recompute:
         else:
             for each, rows, own in zip(arranged, came, hashes, strict=True):
                 each.add(rows, own)
+        if self.forget is not None:
+            self.forget.enter(state, came, hashes)
+        self._forget(state, arranged, watermark)
         before = self._answer(was_there) if self._had_answer(state, was_there) else None
         after = self._answer(is_there)
         if before is None or before.num_rows == 0:
@@ -82,6 +89,10 @@ class Recompute:
 
     def _answer(self, rows: list[pa.Table]) -> pa.Table:
         return duck.run(self.sql, **{f"in{place}": table for place, table in enumerate(rows)})
+
+    def _forget(self, state: State, arranged: list[Arrangement], watermark: int | None) -> None:
+        if self.forget is not None and watermark is not None:
+            self.forget.forget(state, arranged, watermark)
 
     def _had_answer(self, state: State, rows: list[pa.Table]) -> bool:
         if not self.always:

@@ -233,6 +233,8 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
     texts = [*map(duck.quoted, keys), *(f"{each.text} AS {duck.quoted(each.name)}" for each in asked)]
     grouped = f"GROUP BY {duck.columns(keys)}" if keys else ""
     names = (*keys, *(each.name for each in asked))
+    if not names:
+        texts, names = ["1 AS one"], ("one",)
     made = {each.name: duck.quoted(each.name) for each in asked}
     if in_key:
         assert rows.lazy is not None
@@ -240,7 +242,8 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
         before, _, behind = sql.partition("{}")
         inner = absorbed(rows.lazy, rows.parts[0].sql)
         always = rows.lazy.always or not keys
-        whole = Lazy(rows.lazy.inputs, before + inner + behind, rows.lazy.keep, always)
+        forget = rows.lazy.forget if rows.sessions & set(keys) else None
+        whole = Lazy(rows.lazy.inputs, before + inner + behind, rows.lazy.keep, always, forget=forget)
         part = Part(whole, "FROM changes")
         return Rel(names, (part,), False, spread=rows.spread, unique=keys, bounds=_kept(rows, keys)), made
     lazy = Lazy(((rows, keys),), f"SELECT {', '.join(texts)} FROM in0 {grouped}", always=not keys)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headwater.process import duck
+from headwater.process.sql.apart import apart
 from headwater.process.sql.joins import Equality, Kind, as_of, join
 from headwater.process.sql.parse import refuse
 from headwater.process.sql.relation import Rel
@@ -140,7 +141,7 @@ def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: li
     if each.as_of:
         return _as_of(scope, rel, right, there, each, equal, others)
     on = " AND ".join(f"({scope.text(part)})" for part in others) or None
-    return join(scope.build, rel, right, each.kind, equal, on, each.node)
+    return join(scope.build, rel, right, each.kind, equal, on, each.node, apart(rel, right, conditions))
 
 
 def _as_of(
