@@ -20,6 +20,14 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
     return pa.concat_tables(tables)
 
 
+def netted(rows: pa.Table) -> pa.Table:
+    """Each row once, with the sum of its weights; those that cancel are gone."""
+    return duck.run(
+        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
+        rows=rows,
+    )
+
+
 def one_by_one(rows: pa.Table) -> pa.Table:
     """Rows that are there several times as several rows, for those who count rows that are only added."""
     times = rows[WEIGHT].to_numpy()

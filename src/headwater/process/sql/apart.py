@@ -10,7 +10,7 @@ from sqlglot import exp
 from headwater.process.sql.intervals import shifted
 from headwater.process.sql.relation import Rel
 
-_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class Apart:
 def apart(left: Rel, right: Rel, conditions: Iterable[exp.Expr]) -> Apart | None:
     """By those columns of event time for which the conditions say the most."""
     found: dict[tuple[str, str], Apart] = {}
-    for one, sign, other in _comparisons(conditions):
+    for one, sign, other in comparisons(conditions):
         a, b = shifted(one), shifted(other)
         if a is None or b is None:
             continue
         if _name(a[0]) in left.bounds and _name(b[0]) in right.bounds:
             _bound(found, _name(a[0]), _name(b[0]), sign, b[1] - a[1])
         elif _name(b[0]) in left.bounds and _name(a[0]) in right.bounds:
-            _bound(found, _name(b[0]), _name(a[0]), _FLIPPED.get(sign, sign), a[1] - b[1])
+            _bound(found, _name(b[0]), _name(a[0]), FLIPPED.get(sign, sign), a[1] - b[1])
     return max(found.values(), key=lambda each: (each.before is not None) + (each.after is not None), default=None)
 
 
@@ -66,7 +66,7 @@ def _bound(found: dict[tuple[str, str], Apart], left: str, right: str, sign: typ
     found[left, right] = known
 
 
-def _comparisons(conditions: Iterable[exp.Expr]) -> Iterator[tuple[exp.Expr, type[exp.Expr], exp.Expr]]:
+def comparisons(conditions: Iterable[exp.Expr]) -> Iterator[tuple[exp.Expr, type[exp.Expr], exp.Expr]]:
     for part in conditions:
         if isinstance(part, exp.Between):
             yield part.this, exp.GTE, part.args["low"]

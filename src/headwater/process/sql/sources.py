@@ -10,9 +10,10 @@ from sqlglot import exp
 from headwater.process import duck
 from headwater.process.sql.apart import apart
 from headwater.process.sql.joins import Equality, Kind, as_of, join
-from headwater.process.sql.parse import refuse
+from headwater.process.sql.moments import speaks_of_now
+from headwater.process.sql.parse import conjuncts, refuse
 from headwater.process.sql.relation import Rel
-from headwater.process.sql.scope import Scope, conjuncts, has_query, tables
+from headwater.process.sql.scope import Scope, has_query, tables
 from headwater.process.sql.subqueries import where_query
 from headwater.process.sql.valid_then import HISTORY
 
@@ -42,8 +43,7 @@ def from_clause(scope: Scope) -> Rel:
     nullable = _nullable(sources)
     for each in sources:
         mine = [part for part in pool if tables(part) == {each.alias} and each.alias not in nullable]
-        for part in mine:
-            each.rel = scope.filtered(each.rel, part)
+        each.rel = scope.filtered(each.rel, *mine)
         pool = [part for part in pool if not any(part is taken for taken in mine)]
     rel = _all_joined(scope, sources, pool)
     for part in nested:
@@ -110,15 +110,14 @@ def _all_joined(scope: Scope, sources: list[_Source], pool: list[exp.Expr]) -> R
                     other.on = [part for part in other.on if not any(part is taken for taken in mine)]
                     conditions += mine
             usable = [part for part in pool if each.alias in tables(part) and tables(part) <= {*there, each.alias}]
+            usable = [part for part in usable if not speaks_of_now(part)]
             late = [part for part in conditions if not tables(part) <= {*there, each.alias}]
             pool = [*(part for part in pool if not any(part is taken for taken in usable)), *late]
             conditions = [part for part in conditions if not any(part is other for other in late)] + usable
         rel = _join(scope, rel, there, each, conditions)
         if each.kind not in ("semi", "anti"):
             there.add(each.alias)
-    for part in pool:
-        rel = scope.filtered(rel, part)
-    return rel
+    return scope.filtered(rel, *pool)
 
 
 def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: list[exp.Expr]) -> Rel:

@@ -9,9 +9,9 @@ from headwater.process import duck
 from headwater.process.sql import aggregates
 from headwater.process.sql.aggregates import Asked, is_grouped
 from headwater.process.sql.joins import Equality, join
-from headwater.process.sql.parse import DIALECT, refuse, sql_type
+from headwater.process.sql.parse import DIALECT, conjuncts, refuse, sql_type
 from headwater.process.sql.relation import Rel
-from headwater.process.sql.scope import Scope, conjuncts, has_query, own_tables, tables
+from headwater.process.sql.scope import Scope, has_query, own_tables, tables
 from headwater.process.sql.settling import own
 
 
