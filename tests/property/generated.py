@@ -123,6 +123,11 @@ class _Query:
         if self._chance.random() < 0.3:
             asked = self._aggregate(rows.columns, rough=False)
             having = f" HAVING {self._condition([asked])}"
+            if self._chance.random() < 0.3:
+                inner = self._source(depth - 2)
+                most = self._aggregate([c for c in inner.columns if c.kind == asked.kind] or inner.columns, rough=False)
+                if most.kind == asked.kind:
+                    having = f" HAVING {asked.sql} >= (SELECT {most.sql} FROM {inner.sql})"
         return f"SELECT {items} FROM {rows.sql}{self._where(rows)}{grouped}{having}", columns, rows.weight
 
     def _group_by(self, keys: list[str]) -> str:
@@ -150,7 +155,12 @@ class _Query:
         if rank or self._chance.random() < 0.4:
             return Column(f"{ranked}() OVER {over}", "int")
         asked = self._aggregate(columns, rough=False, plain=True)
-        return Column(f"{asked.sql} OVER {self._chance.choice([over, whole])}", asked.kind)
+        numbers = [column.sql for column in columns if column.kind == "int"]
+        frames = [over, whole]
+        if numbers:
+            by = f"PARTITION BY {keys} " if keys else ""
+            frames.append(f"({by}ORDER BY {self._chance.choice(numbers)} RANGE 1 PRECEDING)")
+        return Column(f"{asked.sql} OVER {self._chance.choice(frames)}", asked.kind)
 
     def _sets(self, depth: int) -> tuple[str, list[Column], int]:
         left, right = self._sources(depth - 1, 2), self._sources(depth - 1, 2)
@@ -176,14 +186,21 @@ class _Query:
     def _tested(self, depth: int) -> tuple[str, list[Column], int]:
         """WHERE with a query in it."""
         rows = self._sources(depth, 2)
-        return self._shown(rows, self._where(rows, self._query_test(rows, depth - 1)))
+        test = self._query_test(rows, depth - 1)
+        if self._chance.random() < 0.3:
+            test = self._chance.choice(["({} OR {})", "NOT ({} AND {})"]).format(test, self._condition(rows.columns))
+        return self._shown(rows, self._where(rows, test))
 
     def _query_test(self, rows: Rows, depth: int) -> str:
         outer = self._value(rows.columns, self._chance.choice(["int", "text"]))
         inner = self._source(depth)
         tied = [(a, b) for a in rows.columns for b in inner.columns if a.kind == b.kind and a.kind in ("int", "text")]
         equality = [f"{a.sql} = {b.sql}" for a, b in self._some(tied, 1, 1)]
-        form = self._chance.choice(["IN", "NOT IN", "EXISTS", "NOT EXISTS", "scalar", "correlated IN"])
+        form = self._chance.choice(["IN", "NOT IN", "EXISTS", "NOT EXISTS", "scalar", "correlated IN", "pairs"])
+        if form == "pairs":
+            other = self._value(rows.columns, "int")
+            shown = ", ".join(self._value(inner.columns, each.kind).sql for each in (outer, other))
+            return f"({outer.sql}, {other.sql}) IN (SELECT {shown} FROM {inner.sql}{self._where(inner)})"
         if form in ("EXISTS", "NOT EXISTS") and equality:
             more = [self._condition([*rows.columns, *inner.columns])] if self._chance.random() < 0.4 else []
             return f"{form} (SELECT 1 FROM {inner.sql} WHERE {' AND '.join([*equality, *more])})"
@@ -195,7 +212,7 @@ class _Query:
             return f"{tested.sql} {sign} (SELECT {asked.sql} FROM {inner.sql}{correlated})"
         shown = self._value(inner.columns, outer.kind)
         correlated = f" WHERE {equality[0]}" if form == "correlated IN" else self._where(inner)
-        word = "NOT IN" if form == "NOT IN" else "IN"
+        word = "NOT IN" if form == "NOT IN" or self._chance.random() < 0.2 else "IN"
         return f"{outer.sql} {word} (SELECT {shown.sql} FROM {inner.sql}{correlated})"
 
     def _valued(self, depth: int) -> tuple[str, list[Column], int]:
@@ -285,6 +302,7 @@ class _Query:
             forms += [(f"sum({x})", "int"), (f"sum({x})", "int")]
             forms += [(f"avg({x})", "rough"), (f"stddev_pop({x})", "rough"), (f"median({x})", "rough")] if rough else []
             forms += [(f"sum(DISTINCT {x})", "int"), (f"bit_xor({x})", "int")] if not plain else []
+            forms += [(f"quantile_disc({x}, 0.5)", "int")] if not plain else []
         if kind == "float" and rough:
             forms += [(f"sum({x})", "rough"), (f"avg({x})", "rough")]
         if kind == "text" and not plain:

@@ -7,8 +7,18 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from headwater.process import duck
-from headwater.process.keyed.bucket import ANSWER, BEGIN, DEAD, WATERMARK, Blob, Rows, begins, pack_watermark
-from headwater.process.keyed.bucket import run_batch, sent
+from headwater.process.keyed.bucket import (
+    ANSWER,
+    BEGIN,
+    DEAD,
+    WATERMARK,
+    Blob,
+    Rows,
+    begins,
+    pack_watermark,
+    run_batch,
+    sent,
+)
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.packing import unpack
 from headwater.process.plan import Plan

@@ -12,6 +12,7 @@ from headwater.process.sql.moments import Now, speaks_of_now, there_between
 from headwater.process.sql.parse import DIALECT, conjuncts, refuse
 from headwater.process.sql.ranking import kept_first
 from headwater.process.sql.relation import Build, Rel
+from headwater.process.sql.settling import own
 
 if TYPE_CHECKING:
     from headwater.process.sql.query import Queries
@@ -70,6 +71,13 @@ class Scope:
 
 def tables(node: exp.Expr) -> set[str]:
     return {column.table for column in node.find_all(exp.Column) if column.table}
+
+
+def outer_tables(node: exp.Expr) -> set[str]:
+    """Those that the queries inside of it do not bring along."""
+    outside = {column.table for column in own(node) if isinstance(column, exp.Column) and column.table}
+    names = {table.alias_or_name for table in node.find_all(exp.Table, exp.Subquery)}
+    return outside | (tables(node) - names)
 
 
 def has_query(node: exp.Expr) -> bool:

@@ -13,7 +13,7 @@ from headwater.process.sql.joins import Equality, Kind, as_of, join
 from headwater.process.sql.moments import speaks_of_now
 from headwater.process.sql.parse import conjuncts, refuse
 from headwater.process.sql.relation import Rel
-from headwater.process.sql.scope import Scope, has_query, tables
+from headwater.process.sql.scope import Scope, has_query, outer_tables, tables
 from headwater.process.sql.subqueries import where_query
 from headwater.process.sql.valid_then import HISTORY
 
@@ -40,6 +40,7 @@ def from_clause(scope: Scope) -> Rel:
     pool = conjuncts(where.this if where else None)
     nested = [part for part in pool if has_query(part)]
     pool = [part for part in pool if not has_query(part)]
+    nested += _queries_in_on(scope, sources)
     nullable = _nullable(sources)
     for each in sources:
         mine = [part for part in pool if tables(part) == {each.alias} and each.alias not in nullable]
@@ -124,7 +125,7 @@ def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: li
     assert each.node is not None
     nested = next((part for part in conditions if has_query(part)), None)
     if nested is not None:
-        refuse(scope.view, nested, "a subquery in ON", do="Write it in WHERE, or as a join of its own")
+        refuse(scope.view, nested, "a subquery in ON", do="Write it as a join of its own, or in WHERE")
     equal, others = [], []
     right = each.rel
     for part in conditions:
@@ -177,6 +178,26 @@ def _equality(scope: Scope, part: exp.Expr, there: set[str], alias: str) -> Equa
     if right and left == {alias} and right <= there:
         return Equality(scope.text(part.right), scope.text(part.left), part)
     return None
+
+
+def _queries_in_on(scope: Scope, sources: list[_Source]) -> list[exp.Expr]:
+    """Taken out of ON: those that can as well be asked of one side before the join, and those, which are returned, that
+    can as well be asked after all joins."""
+    after: list[exp.Expr] = []
+    for place, each in enumerate(sources):
+        keeps = all(other.kind not in ("right", "full") for other in sources[place + 1 :])
+        left = []
+        for part in each.on:
+            if not has_query(part):
+                left.append(part)
+            elif each.kind == "inner" and not each.as_of and keeps:
+                after.append(part)
+            elif outer_tables(part) == {each.alias} and each.kind in ("left", "semi", "anti") and not each.as_of:
+                each.rel = where_query(scope, each.rel, part)
+            else:
+                left.append(part)
+        each.on = left
+    return after
 
 
 def _nullable(sources: list[_Source]) -> set[str]:
