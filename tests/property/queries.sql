@@ -197,4 +197,8 @@ SELECT u.user_id, (SELECT count(*) + 1 FROM clicks c WHERE c.user_id = u.user_id
 -- total-joined-before-its-first-record
 SELECT c.id, t.k FROM clicks c CROSS JOIN (SELECT count(*) AS k FROM users WHERE age > 100) t;
 -- rollup-of-nothing
-SELECT country, max(age) AS m FROM users WHERE age > 100 GROUP BY ROLLUP (country)
+SELECT country, max(age) AS m FROM users WHERE age > 100 GROUP BY ROLLUP (country);
+-- condition-of-rows-that-a-later-join-adds
+SELECT a.id, c.id AS other FROM rates r JOIN clicks a ON r.rate = a.n FULL JOIN clicks c ON a.n = c.user_id WHERE c.id IS NOT NULL AND NOT (a.page = r.country);
+-- count-of-the-first-rows
+SELECT user_id FROM users WHERE user_id < (SELECT count(*) FROM (SELECT id FROM clicks ORDER BY id LIMIT 4) t)

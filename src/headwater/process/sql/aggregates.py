@@ -225,6 +225,8 @@ def _with(rel: Rel, name: str, text: str) -> Rel:
 
 def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]) -> tuple[Rel, dict[str, str]]:
     """The groups, and each aggregate's SQL over their columns. `rows` have the keys among their columns."""
+    if not rows.columns:  # a count of rows, whatever they are
+        rows = rows.project([("one", "1")])
     in_key = rows.lazy is not None and rows.spread is not None and set(rows.spread) <= set(keys)
     if not in_key:
         numbers = Numbers(build, rows)

@@ -94,12 +94,22 @@ def _joined(scope: Scope, node: exp.Join) -> _Source:
 
 
 def _all_joined(scope: Scope, sources: list[_Source], pool: list[exp.Expr]) -> Rel:
-    """From left to right; of inner joins the next one that an equality ties to what is there."""
+    """From left to right; of inner joins the next one that an equality ties to what is there.
+
+    A condition of WHERE (`pool`) may be asked as soon as its columns are there, unless a RIGHT or FULL JOIN is yet to
+    come: rows that this one adds have to pass it, too.
+    """
     first, *waiting = sources
     rel, there = first.rel, {first.alias}
+    early: list[exp.Expr] = []
     while waiting:
         run = list(itertools.takewhile(lambda each: each.kind == "inner" and not each.as_of, waiting))
-        free = [*pool, *(part for each in run for part in each.on)]
+        if all(other.kind not in ("right", "full") for other in waiting):
+            early, pool = (
+                [*early, *(part for part in pool if not speaks_of_now(part))],
+                list(filter(speaks_of_now, pool)),
+            )
+        free = [*early, *(part for each in run for part in each.on)]
         nearest = next((each for each in run if any(_equality(scope, part, there, each.alias) for part in free)), None)
         each = nearest or waiting[0]
         waiting.remove(each)
@@ -110,15 +120,14 @@ def _all_joined(scope: Scope, sources: list[_Source], pool: list[exp.Expr]) -> R
                     mine = [part for part in other.on if tables(part) <= {*there, each.alias}]
                     other.on = [part for part in other.on if not any(part is taken for taken in mine)]
                     conditions += mine
-            usable = [part for part in pool if each.alias in tables(part) and tables(part) <= {*there, each.alias}]
-            usable = [part for part in usable if not speaks_of_now(part)]
+            usable = [part for part in early if each.alias in tables(part) and tables(part) <= {*there, each.alias}]
             late = [part for part in conditions if not tables(part) <= {*there, each.alias}]
-            pool = [*(part for part in pool if not any(part is taken for taken in usable)), *late]
+            early = [*(part for part in early if not any(part is taken for taken in usable)), *late]
             conditions = [part for part in conditions if not any(part is other for other in late)] + usable
         rel = _join(scope, rel, there, each, conditions)
         if each.kind not in ("semi", "anti"):
             there.add(each.alias)
-    return scope.filtered(rel, *pool)
+    return scope.filtered(rel, *early, *pool)
 
 
 def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: list[exp.Expr]) -> Rel:
