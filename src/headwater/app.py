@@ -113,13 +113,15 @@ class App:
         self._new(name, "view")
         from headwater.process.keyed.lane import KeyedLane
         from headwater.process.sql.planner import plan_view, sql_of
+        from headwater.process.ticks import TICKS
 
         inputs = self._inputs()
         kept = None if retain is None else micros(retain, what="retain", zero=True)
         plan = plan_view(name, sql_of(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
-        timed = tuple(
-            read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time
-        )
+        if TICKS.name in plan.names:
+            self.log.create(TICKS)
+        known = [inputs[read.topic] for read in plan.reads if read.topic in inputs]
+        timed = tuple(spec.name for spec in known if spec.kind == "stream" and spec.time)
         lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
         return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 

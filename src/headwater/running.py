@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from headwater.process.plan import Plan
     from headwater.process.query import Query
     from headwater.process.source import Limits
+    from headwater.process.ticks import Ticker
 
 Say = Callable[[str], None]
 Show = Callable[[Sequence["Status"]], None]
@@ -176,7 +177,11 @@ class Running:
                 do="Declare one with app.view(...) or @app.stream(...)",
             )
         self._stopped.clear()
+        from headwater.process.ticks import Ticker
+
         pipelines = [self.pipeline(version) for version in self._declare()]
+        ticker = Ticker(self.log, pipelines)
+        ticker.tick()
         goal = _Goal(self.log, pipelines) if until == "caught-up" else None
         with ExitStack() as stack:
             stack.enter_context(self._signals())
@@ -212,7 +217,7 @@ class Running:
             for query in queries:
                 query.start(session)
                 stack.callback(query.stop)
-            self._watch(session, queries, followers, goal, say, show)
+            self._watch(session, queries, followers, goal, ticker, say, show)
             say("stopping")
             for query in queries:
                 query.finish()
@@ -258,6 +263,7 @@ class Running:
         queries: list[Query],
         followers: list[Follower],
         goal: _Goal | None,
+        ticker: Ticker,
         say: Say,
         show: Show | None,
     ) -> None:
@@ -282,6 +288,7 @@ class Running:
             for follower in followers:
                 if follower.failure is not None:
                     raise follower.failure
+            ticker.tick_when_due()
             if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from headwater.log.protocol import Progress
 from headwater.process.audit import audit
 from headwater.process.keyed.lane import KeyedLane
 from headwater.process.sql.planner import plan_view
+from headwater.process.ticks import TICKS, Ticker, earliest
 from tests.oracle.test_keyed_operators import Run
 from tests.property.changes import INPUTS, Prefix, answer, prefixes
 
@@ -98,6 +100,52 @@ def is_right(run: Run, log: hw.Log, fed: Fed) -> None:
     assert told is not None
     assert (told.missing, told.surplus) == ((), ())
     assert told.rows == len(answer(run.plan.oracle, fed.now.held)), "the audit sees what the topics were told"
+
+
+@pytest.mark.timeout(900)
+def test_rows_leave_by_ticks_that_come_when_they_are_due(
+    log: hw.Log, views: Callable[[str], Run], until: Callable[..., None]
+) -> None:
+    log.create(TICKS)
+    fed = Fed(log, 11)
+    run = views("SELECT id, page, at FROM clicks WHERE at > now() - INTERVAL '1 minute'")
+    fed.feed(3)
+    run.start()
+    assert run.pipeline is not None
+    clock = [int(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000]
+    ticker = Ticker(log, [run.pipeline], clock=lambda: clock[0])
+    ticker.tick()
+    run.catch_up()
+    before = _sound(run, log)
+    assert before == len(answer("FROM clicks", fed.now.held if fed.now else {}))
+    due = earliest(run.home)
+    assert due is not None
+    ticks = Topic(log, log.topic(TICKS.name))
+    ticker.tick_when_due()
+    assert ticks.read().num_rows == 1, "nothing is due yet"
+    clock[0] = due
+
+    def ticked() -> bool:
+        ticker.tick_when_due()
+        return bool(ticks.read().num_rows == 2)
+
+    until(ticked, within_s=60, what="a tick, now that a row is to leave")
+    run.catch_up()
+    run.run_last_batch_again()
+    fed.feed(1)
+    run.catch_up()
+    now = {**(fed.now.held if fed.now else {}), TICKS.name: ticks.read().select(["at"])}
+    assert _sound(run, log) == len(answer(run.plan.oracle, now))
+    assert earliest(run.home) != due
+
+
+def _sound(run: Run, log: hw.Log) -> int:
+    """How many rows the view has, which are those that it should have."""
+    assert run.pipeline is not None
+    told = audit(log, KeyedLane(run.plan), topic=run.pipeline.topic, producer=run.pipeline.producer)
+    assert told is not None
+    assert (told.missing, told.surplus) == ((), ())
+    return told.rows
 
 
 def test_the_audit_catches_a_row_too_many_and_one_too_few(log: hw.Log, views: Callable[[str], Run]) -> None:

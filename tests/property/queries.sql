@@ -169,4 +169,36 @@ SELECT u.country, c.page, count(*) n FROM users u FULL JOIN clicks c USING (user
 -- rate-of-its-time
 SELECT c.id, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = u.country;
 -- rate-of-its-time-or-none
-SELECT c.id, c.n, r.rate FROM clicks c LEFT JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = CASE WHEN c.n > 2 THEN 'de' ELSE 'fr' END
+SELECT c.id, c.n, r.rate FROM clicks c LEFT JOIN rates FOR SYSTEM_TIME AS OF c.at AS r ON r.country = CASE WHEN c.n > 2 THEN 'de' ELSE 'fr' END;
+-- in-under-or
+SELECT id, page FROM clicks WHERE n = 1 OR user_id IN (SELECT user_id FROM users WHERE age > 20);
+-- not-in-under-or
+SELECT id, page FROM clicks WHERE n = 1 OR n NOT IN (SELECT age / 10 FROM users);
+-- correlated-not-in
+SELECT id, page FROM clicks c WHERE n NOT IN (SELECT age / 10 FROM users u WHERE u.user_id = c.user_id);
+-- exists-under-or
+SELECT u.user_id FROM users u WHERE u.age = 20 OR NOT EXISTS (SELECT 1 FROM clicks c WHERE c.user_id = u.user_id AND c.n > 2);
+-- exists-of-anything-under-or
+SELECT user_id FROM users WHERE age = 20 OR EXISTS (SELECT 1 FROM rates WHERE rate > 2);
+-- in-over-several-columns
+SELECT id, page FROM clicks WHERE (user_id, n) IN (SELECT user_id, age / 10 FROM users);
+-- in-over-several-columns-under-or
+SELECT id, page FROM clicks WHERE page = '/a' OR (user_id, n) IN (SELECT user_id, age // 10 FROM users);
+-- subquery-in-on
+SELECT c.id, u.country FROM clicks c JOIN users u ON c.user_id = u.user_id AND u.country IN (SELECT country FROM rates);
+-- subquery-in-on-of-a-left-join
+SELECT c.id, u.country FROM clicks c LEFT JOIN users u ON c.user_id = u.user_id AND u.country IN (SELECT country FROM rates);
+-- exists-of-a-total
+SELECT user_id FROM users WHERE EXISTS (SELECT max(rate) FROM rates WHERE rate > 9);
+-- in-distinct-limit
+SELECT id, n FROM clicks WHERE n IN (SELECT DISTINCT n FROM clicks ORDER BY n LIMIT 2);
+-- correlated-count-of-nothing
+SELECT u.user_id, (SELECT count(*) + 1 FROM clicks c WHERE c.user_id = u.user_id) AS m, (SELECT coalesce(max(n), -1) FROM clicks c WHERE c.user_id = u.user_id AND c.n > 3) AS b FROM users u;
+-- total-joined-before-its-first-record
+SELECT c.id, t.k FROM clicks c CROSS JOIN (SELECT count(*) AS k FROM users WHERE age > 100) t;
+-- rollup-of-nothing
+SELECT country, max(age) AS m FROM users WHERE age > 100 GROUP BY ROLLUP (country);
+-- condition-of-rows-that-a-later-join-adds
+SELECT a.id, c.id AS other FROM rates r JOIN clicks a ON r.rate = a.n FULL JOIN clicks c ON a.n = c.user_id WHERE c.id IS NOT NULL AND NOT (a.page = r.country);
+-- count-of-the-first-rows
+SELECT user_id FROM users WHERE user_id < (SELECT count(*) FROM (SELECT id FROM clicks ORDER BY id LIMIT 4) t)

@@ -108,3 +108,29 @@ def test_a_time_that_is_computed_anew_is_no_bound() -> None:
 def test_final_without_a_time_is_refused(sql: str, retain: int | None) -> None:
     with pytest.raises(SqlRefused, match="emit='final' without a time after which rows are final. Say retain="):
         plan(sql, retain=retain, emit="final")
+
+
+def test_a_final_session_appears_once_nothing_can_prolong_it() -> None:
+    sql = """SELECT page, window_start, window_end, count(*) AS n
+             FROM SESSION(clicks, at, page, INTERVAL '5 seconds') GROUP BY ALL"""
+    told = Told(plan(sql, emit="final"))
+
+    def counts(found: set[tuple[Any, ...]]) -> set[tuple[Any, ...]]:
+        return {(page, start, n, weight) for page, start, _, n, weight in found}
+
+    assert told.at(3, ("/a", 1, 1), ("/a", 2, 3)) == set()
+    assert told.at(17, ("/a", 3, 8)) == set(), "late, and it prolongs the session"
+    assert told.at(23) == set(), "a record of second 13 would not be late yet"
+    assert counts(told.at(24)) == {("/a", 1, 3, 1)}
+    assert told.at(60) == set()
+
+
+def test_final_pairs_appear_once_nothing_can_match_any_more() -> None:
+    sql = """SELECT c.page, c.at AS window_start, o.user_id AS other
+             FROM clicks c LEFT JOIN clicks o ON c.page = o.page AND o.user_id > c.user_id
+               AND o.at BETWEEN c.at AND c.at + INTERVAL '5 seconds'"""
+    told = Told(plan(sql, emit="final"))
+    assert told.at(3, ("/a", 1, 1), ("/a", 2, 3)) == set()
+    assert told.at(16) == set()
+    assert told.at(17) == {("/a", 1, 2, 1)}, "5 seconds for a partner, 10 for it to be late"
+    assert told.at(19) == {("/a", 3, None, 1)}

@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from headwater.process import duck
-from headwater.process.keyed.bucket import ANSWER, DEAD, WATERMARK, Blob, Rows, pack_watermark, run_batch, sent
+from headwater.process.keyed.bucket import (
+    ANSWER,
+    BEGIN,
+    DEAD,
+    WATERMARK,
+    Blob,
+    Rows,
+    begins,
+    pack_watermark,
+    run_batch,
+    sent,
+)
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.packing import unpack
 from headwater.process.plan import Plan
@@ -24,7 +35,7 @@ class PlanBench:
         self.plan = plan
         self._states = self._fresh()
         self._before = self._fresh()
-        self._last: tuple[Mapping[str, pa.Table], int | None] = ({}, None)
+        self._last: tuple[Mapping[str, pa.Table], int | None, bool] = ({}, None, False)
         self.output: list[pa.Table] = []
         self.dead: list[pa.Table] = []
         """Dead letters, batch by batch."""
@@ -34,9 +45,9 @@ class PlanBench:
 
         For a read with metadata the changes have the columns `_partition` and `_offset`. The answer is kept too.
         """
-        self._last = changes, watermark
+        self._last = changes, watermark, not self.output
         self._before = {place: state.copy() for place, state in self._states.items()}
-        answer, dead = self._run(changes, watermark)
+        answer, dead = self._run(*self._last)
         self.output.append(answer)
         self.dead += dead
         return answer
@@ -65,8 +76,10 @@ class PlanBench:
     def _nothing(self) -> pa.Table:
         return self.plan.schema.append(pa.field(WEIGHT, pa.int64())).empty_table()
 
-    def _run(self, changes: Mapping[str, pa.Table], watermark: int | None) -> tuple[pa.Table, list[pa.Table]]:
-        arriving = self._read(changes, watermark)
+    def _run(
+        self, changes: Mapping[str, pa.Table], watermark: int | None, first: bool
+    ) -> tuple[pa.Table, list[pa.Table]]:
+        arriving = self._read(changes, watermark, first)
         for level in range(self.plan.levels):
             following: Arriving = {}
             for bucket, ports in sorted(arriving.items()):
@@ -76,7 +89,7 @@ class PlanBench:
         dead = [unpack(ports[DEAD]) for _, ports in sorted(arriving.items()) if DEAD in ports]
         return pa.concat_tables([self._nothing(), *answers]), dead
 
-    def _read(self, changes: Mapping[str, pa.Table], watermark: int | None) -> Arriving:
+    def _read(self, changes: Mapping[str, pa.Table], watermark: int | None, first: bool) -> Arriving:
         plan = self.plan
         arriving: Arriving = {}
         for read in plan.reads:
@@ -85,6 +98,8 @@ class PlanBench:
                 columns = [*read.columns, *((PARTITION, OFFSET) if read.metadata else ())]
                 for send in read.sends:
                     _deliver(sent(send, rows.select(columns), plan.buckets), arriving)
+        if first and begins(plan):
+            arriving.setdefault(0, {})[BEGIN] = [b""]
         if watermark is not None:
             for bucket in range(plan.buckets):
                 arriving.setdefault(bucket, {})[WATERMARK] = [pack_watermark(watermark)]

@@ -55,7 +55,7 @@ class Aggregate:
     which is combined as `how` says. Further ports are those of `distinct`, then those of `extremes`.
     The answer has the keys, `_rows`, all numbers by their names, and `_weight`.
 
-    Without keys there is one group, which has a row from the first change on, also when it is empty again.
+    Without keys there is one group, which has a row from the view's first batch on, also when it is empty.
 
     With `until`, one of the keys, groups are bound to a time, as windows are to their end: once the watermark is more
     than `retain` (µs) past it, a group is dropped from the state without a word; its row stays in the view. Records
@@ -70,14 +70,22 @@ class Aggregate:
     until: str | None = None
     retain: int = 0
 
-    revision = 3
+    revision = 4
+
+    @property
+    def begins_with(self) -> pa.Schema | None:
+        """What arrives in the first batch, though it be nothing: only a group without keys is there over nothing."""
+        return None if self.keys else self.input
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
+        if not self.keys and not changes:  # the one group is in another bucket
+            return Answer(self._answer(self._groups.schema.empty_table(), self._groups.schema.empty_table()))
         groups = state.arrangement("groups", self._groups)
         partial = [changes.get(0, self.input.empty_table())]
         for place, each in enumerate(self.distinct, start=1):
             partial.append(self._distinct_steps(state, place, each, changes.get(place), watermark))
-        old = left = groups.newest(distinct(hashes_of(partial[0], self.keys)))
+        touched = distinct(hashes_of(partial[0], self.keys)) if self.keys else np.zeros(1, np.uint64)
+        old = left = groups.newest(touched)
         for place, extreme in enumerate(self.extremes, start=1 + len(self.distinct)):
             values, anew = self._extreme_values(state, place, extreme, changes.get(place), watermark)
             partial.append(values)

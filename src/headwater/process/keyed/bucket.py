@@ -2,6 +2,7 @@
 
 port    >= 0       changes for a port of a node of this level, or of a later one to which they are passed on
         WATERMARK  one row {watermark: int64}: how far event time has come; in every bucket or in none
+        BEGIN      in the first bucket of a view's first batch: what answers a row over nothing does so now
         ANSWER     rows of the view's topic, in the bucket that is their partition
         DEAD       dead letters
         STAGED     a `Part`, pickled: rows of the view's topic that are on disk already
@@ -19,12 +20,13 @@ import pyarrow.compute as pc
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
 from headwater.process.keyed.packing import by_key, pack, unpack
-from headwater.process.plan import CHANGES, ONE, OUT, Plan, Send
+from headwater.process.plan import CHANGES, ONE, OUT, Node, Plan, Send
 
 WATERMARK = -1
 ANSWER = -2
 DEAD = -3
 STAGED = -4
+BEGIN = -5
 
 _PORTS = 16
 """More than a node has."""
@@ -49,6 +51,11 @@ class Rows:
 
     def packed(self) -> Blob:
         return Blob(self.bucket, self.port, pack(self.rows))
+
+
+def begins(plan: Plan) -> bool:
+    """Whether the first batch is to be told that it is the first."""
+    return any(_begins_with(node) is not None for node in plan.nodes)
 
 
 def pack_watermark(watermark: int) -> bytes:
@@ -87,11 +94,12 @@ def run_batch(
     # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
     told = unpack(arriving[WATERMARK]) if WATERMARK in arriving else None
     watermark: int | None = pc.min(told["watermark"]).as_py() if told is not None else None
-    if watermark is not None and level < plan.levels - 1:
-        yield Blob(bucket, WATERMARK, pack_watermark(watermark))
+    first = BEGIN in arriving
+    if level < plan.levels - 1:
+        yield from _told_on(bucket, watermark, first=first)
     here: dict[int, dict[int, list[pa.Table]]] = {}
     for port, blobs in sorted(arriving.items()):
-        if port == WATERMARK:
+        if port in (WATERMARK, BEGIN):
             continue
         number, into = divmod(port, _PORTS)
         if port >= 0 and plan.nodes[number].level == level:
@@ -99,6 +107,8 @@ def run_batch(
         else:
             yield from (Blob(bucket, port, blob) for blob in sorted(blobs))
     for number, node in plan.at(level):
+        if first and not here.get(number) and (schema := _begins_with(node)) is not None:
+            here[number] = {0: [schema.empty_table()]}
         ports = {port: _together(tables) for port, tables in sorted(here.get(number, {}).items())}
         if not ports and watermark is None:
             continue
@@ -110,6 +120,18 @@ def run_batch(
                 here.setdefault(send.node, {}).setdefault(send.port, []).append(rows)
         if answer.dead is not None and answer.dead.num_rows:
             yield Rows(bucket, DEAD, answer.dead)
+
+
+def _told_on(bucket: int, watermark: int | None, *, first: bool) -> Iterator[Blob]:
+    if watermark is not None:
+        yield Blob(bucket, WATERMARK, pack_watermark(watermark))
+    if first:
+        yield Blob(bucket, BEGIN, b"")
+
+
+def _begins_with(node: Node) -> pa.Schema | None:
+    schema: pa.Schema | None = getattr(node.operator, "begins_with", None)
+    return schema
 
 
 def _together(tables: list[pa.Table]) -> pa.Table:

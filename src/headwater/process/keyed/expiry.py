@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.log.keyhash import Hashes, distinct
-from headwater.process.keyed.arrangement import Shape
+from headwater.process.keyed.arrangement import Manifest, Shape
 from headwater.process.keyed.bykey import Ints
 from headwater.process.keyed.operator import State
 
@@ -37,6 +37,12 @@ class Expiry:
             return np.zeros(0, np.uint64)
         found = self._queue.take_up_to(int(_order(np.array([watermark - 1], np.int64))[0]))
         return distinct(found[_KEY].to_numpy())
+
+
+def first_due(manifest: Manifest) -> int | None:
+    """The least time for which a key was entered in the queue of that manifest."""
+    lows = [ref.low for ref in manifest.refs]
+    return int(np.array([min(lows)], np.uint64).view(np.int64)[0] ^ -(2**63)) if lows else None
 
 
 def after(times: Ints, span: int) -> Ints:

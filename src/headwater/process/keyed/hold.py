@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.process import duck
 from headwater.process.keyed.arrangement import Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.weighing import netted
 from headwater.records import WEIGHT
 
 
@@ -48,8 +48,4 @@ class Hold:
         due = due.filter(pa.array(after(ints(due, self.until), self.wait) < np.int64(watermark)))
         place = due.schema.get_field_index(WEIGHT)
         rows.add(due.set_column(place, WEIGHT, pc.negate(due[WEIGHT])))
-        net = duck.run(
-            f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM due GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
-            due=due,
-        )
-        return Answer(pa.concat_tables([at_once, net.cast(self.input)]))
+        return Answer(pa.concat_tables([at_once, netted(due).cast(self.input)]))

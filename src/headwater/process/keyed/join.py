@@ -1,7 +1,7 @@
 """Joins on equality: pairs by dA x B_new + A_old x dB, and rows that match nothing. Keys that did not change are never
 touched.
 
-State: `left` and `right`, the rows of both sides by their keys.
+State: `left` and `right`, the rows of both sides by their keys; with `left_until` or `right_until`, when to drop them.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headwater.log.keyhash import distinct
+from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
-from headwater.process.keyed.arrangement import Shape
+from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.combining import ints
+from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.weighing import one_by_one
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
 
 Part = Literal["pairs", "left only", "right only", "left matched"]
+Until = tuple[str, int]
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,11 @@ class Join:
     semi   left matched          anti   left only
 
     `output` is a SELECT list over `l` and `r`, `on` what must hold besides the equality; weights multiply. In rows that
-    match nothing the other side is null. `net` may be left out where no row of either side is ever taken away.
+    match nothing the other side is null. `net` may be left out where no row of either side is ever taken away: then
+    all weights are 1.
+
+    `left_until` and `right_until` bind a side's rows to a time: (column, µs). Once the watermark is more than that past
+    it, a row can match nothing that is yet to come, and is dropped from the state; what it has matched stays.
     """
 
     left: pa.Schema
@@ -43,6 +52,8 @@ class Join:
     on: str | None = None
     parts: tuple[Part, ...] = ("pairs",)
     net: bool = True
+    left_until: Until | None = None
+    right_until: Until | None = None
 
     revision = 3
 
@@ -68,7 +79,10 @@ class Join:
         if "right only" in self.parts:
             tables["l_new"] = lefts.gather(right_touched)
             tables["l_after"] = lefts.gather(left_touched)
-        return Answer(duck.run(self._sql(tables), **tables))
+        _drop(state, "left expiry", lefts, left, left_hashes, self.left_until, watermark)
+        _drop(state, "right expiry", rights, right, right_hashes, self.right_until, watermark)
+        answer = duck.run(self._sql(tables), **tables)
+        return Answer(answer if self.net else one_by_one(answer))
 
     @property
     def _looks_left(self) -> bool:
@@ -121,6 +135,30 @@ class Join:
         pairs = zip(self.left_key, self.right_key, strict=True)
         equal = [f"l.{duck.quoted(a)} = r.{duck.quoted(b)}" for a, b in pairs]
         return " AND ".join([*equal, *([f"({self.on})"] if self.on else [])]) or "true"
+
+
+def _drop(
+    state: State,
+    name: str,
+    side: Arrangement,
+    came: pa.Table,
+    hashes: Hashes,
+    until: Until | None,
+    watermark: int | None,
+) -> None:
+    if until is None:
+        return
+    column, span = until
+    expiry = Expiry(state, name)
+    times = ints(came, column)
+    expiry.enter(hashes[times != NEVER], after(times[times != NEVER], span))
+    if watermark is None:
+        return
+    due = side.gather(expiry.take(watermark))
+    times = ints(due, column)
+    past = due.filter(pa.array((times != NEVER) & (after(times, span) < watermark)))
+    place = past.schema.get_field_index(WEIGHT)
+    side.add(past.set_column(place, WEIGHT, pc.negate(past[WEIGHT])))
 
 
 def _nothing(side: pa.Schema, table: str) -> str:

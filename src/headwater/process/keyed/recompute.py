@@ -16,6 +16,7 @@ from headwater.log.keyhash import distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.forgetting import Forget
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import present
 from headwater.records import WEIGHT
@@ -31,7 +32,8 @@ class Recompute:
 
     `keep`, for a single input from which nothing is ever taken away, selects the rows that can still matter: others,
     such as those that are not among the first ten, are not kept.
-    `always`: the query answers a row even over nothing, from the first change on.
+    `forget` says which rows can be left out once event time has come so far, without changing what is answered later.
+    `always`: the query answers a row even over nothing, from the view's first batch on.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -39,14 +41,23 @@ class Recompute:
     sql: str
     keep: str | None = None
     always: bool = False
+    forget: Forget | None = None
 
-    revision = 1
+    revision = 2
+
+    @property
+    def begins_with(self) -> pa.Schema | None:
+        """What arrives in the first batch, though it be nothing."""
+        return self.inputs[0] if self.always else None
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         arranged = [
             state.arrangement(f"in{place}", Shape(schema, key, (WEIGHT,), compact=False))
             for place, (schema, key) in enumerate(zip(self.inputs, self.keys, strict=True))
         ]
+        if not changes:
+            self._forget(state, arranged, watermark)
+            return Answer(_counted(self._answer([schema.empty_table() for schema in self.inputs]).slice(0, 0)))
         came = [changes.get(place, schema.empty_table()) for place, schema in enumerate(self.inputs)]
         came = [rows.select(schema.names).cast(schema) for rows, schema in zip(came, self.inputs, strict=True)]
         hashes = [hashes_of(rows, key) for rows, key in zip(came, self.keys, strict=True)]
@@ -60,6 +71,9 @@ class Recompute:
         else:
             for each, rows, own in zip(arranged, came, hashes, strict=True):
                 each.add(rows, own)
+        if self.forget is not None:
+            self.forget.enter(state, came, hashes)
+        self._forget(state, arranged, watermark)
         before = self._answer(was_there) if self._had_answer(state, was_there) else None
         after = self._answer(is_there)
         if before is None or before.num_rows == 0:
@@ -75,6 +89,10 @@ class Recompute:
 
     def _answer(self, rows: list[pa.Table]) -> pa.Table:
         return duck.run(self.sql, **{f"in{place}": table for place, table in enumerate(rows)})
+
+    def _forget(self, state: State, arranged: list[Arrangement], watermark: int | None) -> None:
+        if self.forget is not None and watermark is not None:
+            self.forget.forget(state, arranged, watermark)
 
     def _had_answer(self, state: State, rows: list[pa.Table]) -> bool:
         if not self.always:

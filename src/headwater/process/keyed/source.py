@@ -19,7 +19,7 @@ from headwater.process.blame import blamed_on
 from headwater.process.hold import held
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed import offsets
-from headwater.process.keyed.bucket import WATERMARK, Blob, pack_watermark, sent
+from headwater.process.keyed.bucket import BEGIN, WATERMARK, Blob, begins, pack_watermark, sent
 from headwater.process.keyed.offsets import Entry, Offset
 from headwater.process.keyed.packing import bucket_labels
 from headwater.process.keyed.travel import COLUMNS, batch_of, leaving
@@ -41,12 +41,20 @@ _Scanned = list[tuple[Range, Iterable[pa.RecordBatch]]]
 
 
 class Task(InputPartition):
-    def __init__(self, number: int, ranges: Sequence[Shared], ends: Mapping[int, Position]) -> None:
+    def __init__(
+        self,
+        number: int,
+        ranges: Sequence[Shared],
+        ends: Mapping[int, Position],
+        first: frozenset[int] = frozenset(),
+    ) -> None:
         super().__init__(None)
         self.number = number
         self.ranges = tuple(ranges)
         self.ends = dict(ends)
         """Where the batch ends for each view that takes part, in its first task: what is done once is done there."""
+        self.first = first
+        """Those of them for which it is the first batch of all."""
 
 
 class PackedReader(DataSourceStreamReader):
@@ -103,20 +111,24 @@ class PackedReader(DataSourceStreamReader):
         planned = offsets.taking_part(offsets.from_offset(start), offsets.from_offset(end))
         readers: dict[Range, list[int]] = {}
         ends = {}
+        first = set()
         for view, job in enumerate(self._jobs):
             entry = planned.get(job.producer.name)
             if entry is None:
                 continue
             job.reached("1 after")
             ends[view] = entry.end.position
+            if entry.start == job.begin:
+                first.add(view)
             if not job.skipped(entry.start, entry.end.position, job.inputs):
                 for part in self._ranges(job, entry):
                     readers.setdefault(part, []).append(view)
         tasks: list[InputPartition] = []
         for some in shares(list(readers), self._limits.cores):
             parts = [(each, tuple(readers[whole])) for whole, each in some]
-            tasks.append(Task(len(tasks), [Shared(*each) for each in parts], ends if not tasks else {}))
-        return tasks or [Task(0, (), ends)]
+            once = (ends, frozenset(first)) if not tasks else ({}, frozenset[int]())
+            tasks.append(Task(len(tasks), [Shared(*each) for each in parts], *once))
+        return tasks or [Task(0, (), ends, frozenset(first))]
 
     def _ranges(self, job: Job, entry: Entry) -> Iterator[Range]:
         for topic in job.inputs:
@@ -144,6 +156,8 @@ class PackedReader(DataSourceStreamReader):
                     blobs = list(self._sent(job, read, found, f"task {partition.number:04}"))
                     if blobs:
                         yield batch_of(view, blobs, labels)
+                if view in partition.first and begins(plan):
+                    yield batch_of(view, [Blob(0, BEGIN, b"")], labels)
                 if view in partition.ends and job.lateness and plan.levels:
                     passed = watermark(job, partition.ends[view])
                     if passed is not None:

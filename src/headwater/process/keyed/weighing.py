@@ -20,6 +20,24 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
     return pa.concat_tables(tables)
 
 
+def netted(rows: pa.Table) -> pa.Table:
+    """Each row once, with the sum of its weights; those that cancel are gone."""
+    return duck.run(
+        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
+        rows=rows,
+    )
+
+
+def one_by_one(rows: pa.Table) -> pa.Table:
+    """Rows that are there several times as several rows, for those who count rows that are only added."""
+    times = rows[WEIGHT].to_numpy()
+    if not len(times) or times.max() == 1:
+        return rows
+    several = rows.take(np.repeat(np.arange(len(times)), times))
+    place = several.schema.get_field_index(WEIGHT)
+    return several.set_column(place, WEIGHT, pa.array(np.ones(several.num_rows, np.int64)))
+
+
 def present(rows: pa.Table) -> pa.Table:
     """The rows that are there, each as often as it is, in an order that depends on nothing but them."""
     net = duck.run(

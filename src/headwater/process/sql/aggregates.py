@@ -225,6 +225,8 @@ def _with(rel: Rel, name: str, text: str) -> Rel:
 
 def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]) -> tuple[Rel, dict[str, str]]:
     """The groups, and each aggregate's SQL over their columns. `rows` have the keys among their columns."""
+    if not rows.columns:  # a count of rows, whatever they are
+        rows = rows.project([("one", "1")])
     in_key = rows.lazy is not None and rows.spread is not None and set(rows.spread) <= set(keys)
     if not in_key:
         numbers = Numbers(build, rows)
@@ -233,12 +235,17 @@ def group(build: Build, rows: Rel, keys: tuple[str, ...], asked: Sequence[Asked]
     texts = [*map(duck.quoted, keys), *(f"{each.text} AS {duck.quoted(each.name)}" for each in asked)]
     grouped = f"GROUP BY {duck.columns(keys)}" if keys else ""
     names = (*keys, *(each.name for each in asked))
+    if not names:
+        texts, names = ["1 AS one"], ("one",)
     made = {each.name: duck.quoted(each.name) for each in asked}
     if in_key:
         assert rows.lazy is not None
         sql = f"SELECT {', '.join(texts)} FROM ({{}}) {grouped}"
         before, _, behind = sql.partition("{}")
-        whole = Lazy(rows.lazy.inputs, before + absorbed(rows.lazy, rows.parts[0].sql) + behind, rows.lazy.keep)
+        inner = absorbed(rows.lazy, rows.parts[0].sql)
+        always = rows.lazy.always or not keys
+        forget = rows.lazy.forget if rows.sessions & set(keys) else None
+        whole = Lazy(rows.lazy.inputs, before + inner + behind, rows.lazy.keep, always, forget=forget)
         part = Part(whole, "FROM changes")
         return Rel(names, (part,), False, spread=rows.spread, unique=keys, bounds=_kept(rows, keys)), made
     lazy = Lazy(((rows, keys),), f"SELECT {', '.join(texts)} FROM in0 {grouped}", always=not keys)

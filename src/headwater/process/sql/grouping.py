@@ -41,16 +41,8 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
         grouped, made = aggregates.group(scope.build, rows, tuple(names), asked)
     else:
         label = scope.queries.fresh("g")
-        kinds = scope.build.schema(rel.project(zip(names, texts, strict=True)))
-        copies = []
-        for number, chosen in enumerate(sets):
-            shown = [
-                (name, text if place in chosen else f"NULL::{sql_type(kinds.field(name).type)}")
-                for place, (name, text) in enumerate(zip(names, texts, strict=True))
-            ]
-            copies.append(rel.project([(label, f"{number}::INTEGER"), *shown, *other]))
-        rows = scope.queries.union(copies)
-        grouped, made = aggregates.group(scope.build, rows, (label, *names), asked)
+        grouped = _in_sets(scope, rel, sets, label, list(zip(names, texts, strict=True)), other, asked)
+        made = {each.name: duck.quoted(each.name) for each in asked}
         _grouping_calls(scope, keys, sets, label)
     scope.replaced = [
         *((key.copy(), duck.quoted(name)) for key, name in zip(keys, names, strict=True)),
@@ -65,6 +57,36 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
     ]
     _check_grouped(scope, keys, asked)
     return grouped
+
+
+def _in_sets(
+    scope: Scope,
+    rel: Rel,
+    sets: list[set[int]],
+    label: str,
+    keys: list[tuple[str, str]],
+    other: list[tuple[str, str]],
+    asked: list[Asked],
+) -> Rel:
+    """The groups of every set, each with the set's number under `label`. A set without keys has a row over nothing."""
+    kinds = scope.build.schema(rel.project(keys))
+    nulls = {name: f"NULL::{sql_type(kinds.field(name).type)}" for name, _ in keys}
+
+    def answered(rows: Rel, by: tuple[str, ...], shown: list[tuple[str, str]]) -> Rel:
+        groups, made = aggregates.group(scope.build, rows, by, asked)
+        return groups.project([*shown, *((each.name, made[each.name]) for each in asked)])
+
+    found, copies = [], []
+    for number, chosen in enumerate(sets):
+        shown = [(name, text if place in chosen else nulls[name]) for place, (name, text) in enumerate(keys)]
+        if chosen:
+            copies.append(rel.project([(label, f"{number}::INTEGER"), *shown, *other]))
+        else:
+            found.append(answered(rel.project(other), (), [(label, f"{number}::INTEGER"), *nulls.items()]))
+    if copies:
+        by = (label, *(name for name, _ in keys))
+        found.insert(0, answered(scope.queries.union(copies), by, [(name, duck.quoted(name)) for name in by]))
+    return scope.queries.union(found) if len(found) > 1 else found[0]
 
 
 def _named(scope: Scope, texts: list[str]) -> list[str]:

@@ -19,6 +19,8 @@ from headwater.errors import SqlRefused
 
 DIALECT = "duckdb"
 SESSION = "sess1on"
+LAST_TICK = "last tick"
+"""Marks a now() that is not the clock's but that of the log."""
 
 UNSTABLE = {
     "now", "current_timestamp", "current_date", "current_time", "current_localtimestamp", "current_localtime",
@@ -45,10 +47,11 @@ class Source:
 
 def parse(view: str, sql: str, inputs: Mapping[str, Source]) -> exp.Query:
     """One query over known inputs."""
-    from headwater.process.sql import valid_then, windows
+    from headwater.process.sql import moments, valid_then, windows
     from headwater.process.sql.settling import settled
 
     query = _statement(view, sql)
+    moments.written_out(view, query)
     for node in query.walk():
         _refuse_construct(view, node)
     windows.written_out(view, query)
@@ -114,9 +117,19 @@ def _refuse_construct(view: str, node: exp.Expr) -> None:
     if isinstance(node, exp.With) and node.args.get("recursive"):
         refuse(view, node, "WITH RECURSIVE cannot be maintained", do="Unroll it to the depth that you need")
     name = function_name(node)
-    if name in UNSTABLE:
+    if name in UNSTABLE and not node.meta.get(LAST_TICK):
         told = {"rand": "random"}.get(name, name)
         refuse(view, node, f"{told}() gives another answer every time", do="Use a column of the record")
+
+
+def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
+    if condition is None:
+        return []
+    if isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And | exp.Paren):
+        return conjuncts(condition.this)
+    if isinstance(condition, exp.And):
+        return [*conjuncts(condition.left), *conjuncts(condition.right)]
+    return [condition]
 
 
 def function_name(node: exp.Expr) -> str:

@@ -14,10 +14,12 @@ from headwater.errors import SqlRefused, UsageError
 from headwater.log.spec import TopicSpec
 from headwater.process.keyed.hold import Hold
 from headwater.process.plan import CHANGES, Plan
+from headwater.process.sql.moments import by_ticks, speaks_of_now
 from headwater.process.sql.parse import DIALECT, Source, parse
 from headwater.process.sql.query import Queries
 from headwater.process.sql.relation import Build, Part, Rel
 from headwater.process.sql.valid_then import with_ties_broken
+from headwater.process.ticks import TICKS
 from headwater.records import WEIGHT, is_key_type
 
 Emit = Literal["changes", "final"]
@@ -48,9 +50,9 @@ def plan_view(
     emit="final" rows are held back until then.
     """
     query = parse(view, sql, {name: Source(spec.schema, spec.time) for name, spec in inputs.items()})
-    oracle = with_ties_broken(query).sql(dialect=DIALECT)
+    oracle = by_ticks(with_ties_broken(query)).sql(dialect=DIALECT)
     _check_names(view, query)
-    build = Build(view, inputs, retain)
+    build = Build(view, {**inputs, TICKS.name: TICKS} if speaks_of_now(query) else inputs, retain)
     rel = Queries(build).plan(query)
     if emit == "final":
         rel = _final(build, rel)

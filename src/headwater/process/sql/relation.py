@@ -17,6 +17,7 @@ from headwater.errors import SqlRefused
 from headwater.log.spec import TopicSpec
 from headwater.process import duck
 from headwater.process.keyed.first import First
+from headwater.process.keyed.forgetting import NOW, Forget
 from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Operator
@@ -51,6 +52,8 @@ class Rel:
     """Columns of times after which rows are past: only records up to so much (µs) after the value make them."""
     past: frozenset[str] = frozenset()
     """The names of event times behind the rows, whether or not they are still among the columns."""
+    sessions: frozenset[str] = frozenset()
+    """Columns in which rows of different sessions of a key differ."""
 
     @property
     def lazy(self) -> Lazy | None:
@@ -80,6 +83,7 @@ class Rel:
             ranks={kept[duck.quoted(name)]: of for name, of in self.ranks.items() if duck.quoted(name) in kept},
             bounds=bounds,
             past=(self.past | {_base(name) for name, span in bounds.items() if span == 0}) - other,
+            sessions=frozenset(kept[duck.quoted(name)] for name in self.sessions if duck.quoted(name) in kept),
         )
 
     def where(self, condition: str) -> Rel:
@@ -137,6 +141,8 @@ class Lazy:
     """Of row numbers, by what."""
     top: tuple[str, int] | None = None
     """If only the first rows by it matter: what their number is called, and how many."""
+    forget: Forget | None = None
+    """What of its inputs may be forgotten as time goes on; where None, what lies by its key in the past may."""
 
 
 class Build:
@@ -247,21 +253,38 @@ class Build:
         for part in rel.parts:
             if isinstance(part.origin, Lazy):
                 made, spread = self._recompute(part.origin, part.sql, rel)
-                part = Part(made, part.sql if part.origin.top is not None else f"FROM {CHANGES}")  # noqa: PLW2901
+                part = Part(made, part.sql if isinstance(made.operator, Top) else f"FROM {CHANGES}")  # noqa: PLW2901
             parts.append(part)
         return replace(rel, parts=tuple(parts), spread=spread if len(parts) == 1 else None, ranks={})
 
     def _recompute(self, lazy: Lazy, sql: str, rel: Rel) -> tuple[Made, tuple[str, ...] | None]:
         inputs = [(self.made(each), key) for each, key in lazy.inputs]
-        if lazy.top is not None and lazy.order is not None:
+        forget = lazy.forget or self._forgotten(inputs)
+        if lazy.top is not None and lazy.order is not None and forget is None:
             return self._top(lazy, inputs[0][0], inputs[0][1]), rel.spread
         schemas = tuple(self.schema(each).append(pa.field(WEIGHT, pa.int64())) for each, _ in inputs)
-        operator = Recompute(schemas, tuple(key for _, key in inputs), absorbed(lazy, sql), lazy.keep, lazy.always)
+        operator = Recompute(
+            schemas, tuple(key for _, key in inputs), absorbed(lazy, sql), lazy.keep, lazy.always, forget
+        )
         known = next((each for each in self._made if each.operator == operator), None)
         stayed = len(inputs) == 1 and _stays(inputs[0][0], inputs[0][1], alone=True)
         node = known or self.node(operator, inputs, schemas)
         # Rows that stayed where they were are spread by fewer columns than the key; nobody may rely on the key then.
         return node, None if stayed and inputs[0][0].spread != inputs[0][1] else rel.spread
+
+    def _forgotten(self, inputs: Sequence[tuple[Rel, tuple[str, ...]]]) -> Forget | None:
+        """Of a key that is bound to a time, in all inputs, everything once it is past."""
+        for place in range(len(inputs[0][1])):
+            spans = [rel.bounds.get(key[place]) for rel, key in inputs]
+            known = [span for span in spans if span is not None]
+            if self.retain is not None and len(known) == len(spans):
+                ends = [f"epoch_us({duck.quoted(key[place])}) + {max(known) + self.retain}" for _, key in inputs]
+                keep = [
+                    f"SELECT * FROM in{number} WHERE coalesce({end} >= (SELECT {NOW} FROM {NOW}), true)"
+                    for number, end in enumerate(ends)
+                ]
+                return Forget(tuple(ends), tuple(keep))
+        return None
 
     def _top(self, lazy: Lazy, rows: Rel, key: tuple[str, ...]) -> Made:
         assert lazy.top is not None

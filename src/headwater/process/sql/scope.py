@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from headwater.process.sql.parse import DIALECT, refuse
+from headwater.process.sql.moments import Now, speaks_of_now, there_between
+from headwater.process.sql.parse import DIALECT, conjuncts, refuse
 from headwater.process.sql.ranking import kept_first
 from headwater.process.sql.relation import Build, Rel
+from headwater.process.sql.settling import own
 
 if TYPE_CHECKING:
     from headwater.process.sql.query import Queries
@@ -49,30 +51,33 @@ class Scope:
                     return exp.maybe_parse(column, dialect=DIALECT)
             if isinstance(part, exp.Column) and part.table:
                 return exp.column(exp.to_identifier(f"{part.table}.{part.name}", quoted=True))
+            if isinstance(part, Now):
+                refuse(self.view, part, "now() here", do="Compare it with a time in WHERE, joined by AND")
             if isinstance(part, exp.Subquery | exp.Exists) or (isinstance(part, exp.In) and part.args.get("query")):
                 refuse(self.view, part, "a subquery here", do="Write it as a join, or in WHERE joined by AND")
             return part
 
         return str(node.copy().transform(moved).sql(dialect=DIALECT))
 
-    def filtered(self, rel: Rel, condition: exp.Expr) -> Rel:
-        for part in conjuncts(condition):
-            rel = kept_first(rel.where(self.text(part)), rel, part, self.text)
-        return rel
-
-
-def conjuncts(condition: exp.Expr | None) -> list[exp.Expr]:
-    if condition is None:
-        return []
-    if isinstance(condition, exp.Paren) and isinstance(condition.this, exp.And | exp.Paren):
-        return conjuncts(condition.this)
-    if isinstance(condition, exp.And):
-        return [*conjuncts(condition.left), *conjuncts(condition.right)]
-    return [condition]
+    def filtered(self, rel: Rel, *conditions: exp.Expr) -> Rel:
+        """Only the rows for which all of them hold; where they speak of now(), while they do."""
+        parts = [part for condition in conditions for part in conjuncts(condition)]
+        timed = [part for part in parts if speaks_of_now(part)]
+        for part in parts:
+            if not speaks_of_now(part):
+                rel = kept_first(rel.where(self.text(part)), rel, part, self.text)
+        return there_between(self, rel, timed) if timed else rel
 
 
 def tables(node: exp.Expr) -> set[str]:
     return {column.table for column in node.find_all(exp.Column) if column.table}
+
+
+def outer_tables(node: exp.Expr) -> set[str]:
+    """Those that the queries inside of it do not bring along."""
+    outside = {column.table for column in own(node) if isinstance(column, exp.Column) and column.table}
+    names = {table.alias_or_name for table in node.find_all(exp.Table, exp.Subquery)}
+    return outside | (tables(node) - names)
 
 
 def has_query(node: exp.Expr) -> bool:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from headwater.process import duck
+from headwater.process.sql.apart import apart
 from headwater.process.sql.joins import Equality, Kind, as_of, join
-from headwater.process.sql.parse import refuse
+from headwater.process.sql.moments import speaks_of_now
+from headwater.process.sql.parse import conjuncts, refuse
 from headwater.process.sql.relation import Rel
-from headwater.process.sql.scope import Scope, conjuncts, has_query, tables
+from headwater.process.sql.scope import Scope, has_query, outer_tables, tables
 from headwater.process.sql.subqueries import where_query
 from headwater.process.sql.valid_then import HISTORY
 
@@ -38,11 +40,11 @@ def from_clause(scope: Scope) -> Rel:
     pool = conjuncts(where.this if where else None)
     nested = [part for part in pool if has_query(part)]
     pool = [part for part in pool if not has_query(part)]
+    nested += _queries_in_on(scope, sources)
     nullable = _nullable(sources)
     for each in sources:
         mine = [part for part in pool if tables(part) == {each.alias} and each.alias not in nullable]
-        for part in mine:
-            each.rel = scope.filtered(each.rel, part)
+        each.rel = scope.filtered(each.rel, *mine)
         pool = [part for part in pool if not any(part is taken for taken in mine)]
     rel = _all_joined(scope, sources, pool)
     for part in nested:
@@ -92,12 +94,22 @@ def _joined(scope: Scope, node: exp.Join) -> _Source:
 
 
 def _all_joined(scope: Scope, sources: list[_Source], pool: list[exp.Expr]) -> Rel:
-    """From left to right; of inner joins the next one that an equality ties to what is there."""
+    """From left to right; of inner joins the next one that an equality ties to what is there.
+
+    A condition of WHERE (`pool`) may be asked as soon as its columns are there, unless a RIGHT or FULL JOIN is yet to
+    come: rows that this one adds have to pass it, too.
+    """
     first, *waiting = sources
     rel, there = first.rel, {first.alias}
+    early: list[exp.Expr] = []
     while waiting:
         run = list(itertools.takewhile(lambda each: each.kind == "inner" and not each.as_of, waiting))
-        free = [*pool, *(part for each in run for part in each.on)]
+        if all(other.kind not in ("right", "full") for other in waiting):
+            early, pool = (
+                [*early, *(part for part in pool if not speaks_of_now(part))],
+                list(filter(speaks_of_now, pool)),
+            )
+        free = [*early, *(part for each in run for part in each.on)]
         nearest = next((each for each in run if any(_equality(scope, part, there, each.alias) for part in free)), None)
         each = nearest or waiting[0]
         waiting.remove(each)
@@ -108,23 +120,21 @@ def _all_joined(scope: Scope, sources: list[_Source], pool: list[exp.Expr]) -> R
                     mine = [part for part in other.on if tables(part) <= {*there, each.alias}]
                     other.on = [part for part in other.on if not any(part is taken for taken in mine)]
                     conditions += mine
-            usable = [part for part in pool if each.alias in tables(part) and tables(part) <= {*there, each.alias}]
+            usable = [part for part in early if each.alias in tables(part) and tables(part) <= {*there, each.alias}]
             late = [part for part in conditions if not tables(part) <= {*there, each.alias}]
-            pool = [*(part for part in pool if not any(part is taken for taken in usable)), *late]
+            early = [*(part for part in early if not any(part is taken for taken in usable)), *late]
             conditions = [part for part in conditions if not any(part is other for other in late)] + usable
         rel = _join(scope, rel, there, each, conditions)
         if each.kind not in ("semi", "anti"):
             there.add(each.alias)
-    for part in pool:
-        rel = scope.filtered(rel, part)
-    return rel
+    return scope.filtered(rel, *early, *pool)
 
 
 def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: list[exp.Expr]) -> Rel:
     assert each.node is not None
     nested = next((part for part in conditions if has_query(part)), None)
     if nested is not None:
-        refuse(scope.view, nested, "a subquery in ON", do="Write it in WHERE, or as a join of its own")
+        refuse(scope.view, nested, "a subquery in ON", do="Write it as a join of its own, or in WHERE")
     equal, others = [], []
     right = each.rel
     for part in conditions:
@@ -140,7 +150,7 @@ def _join(scope: Scope, rel: Rel, there: set[str], each: _Source, conditions: li
     if each.as_of:
         return _as_of(scope, rel, right, there, each, equal, others)
     on = " AND ".join(f"({scope.text(part)})" for part in others) or None
-    return join(scope.build, rel, right, each.kind, equal, on, each.node)
+    return join(scope.build, rel, right, each.kind, equal, on, each.node, apart(rel, right, conditions))
 
 
 def _as_of(
@@ -177,6 +187,26 @@ def _equality(scope: Scope, part: exp.Expr, there: set[str], alias: str) -> Equa
     if right and left == {alias} and right <= there:
         return Equality(scope.text(part.right), scope.text(part.left), part)
     return None
+
+
+def _queries_in_on(scope: Scope, sources: list[_Source]) -> list[exp.Expr]:
+    """Taken out of ON: those that can as well be asked of one side before the join, and those, which are returned, that
+    can as well be asked after all joins."""
+    after: list[exp.Expr] = []
+    for place, each in enumerate(sources):
+        keeps = all(other.kind not in ("right", "full") for other in sources[place + 1 :])
+        left = []
+        for part in each.on:
+            if not has_query(part):
+                left.append(part)
+            elif each.kind == "inner" and not each.as_of and keeps:
+                after.append(part)
+            elif outer_tables(part) == {each.alias} and each.kind in ("left", "semi", "anti") and not each.as_of:
+                each.rel = where_query(scope, each.rel, part)
+            else:
+                left.append(part)
+        each.on = left
+    return after
 
 
 def _nullable(sources: list[_Source]) -> set[str]:

@@ -8,12 +8,15 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headwater.process import duck
+from headwater.process.keyed.forgetting import Forget
 from headwater.process.keyed.top import Order
+from headwater.process.sql.bounds import forgotten_sessions
 from headwater.process.sql.ordering import ordering
 from headwater.process.sql.parse import function_name
 from headwater.process.sql.relation import Lazy, Part, Rel, absorbed
 from headwater.process.sql.scope import Scope
 from headwater.process.sql.settling import BY_PEERS, own
+from headwater.process.sql.windows import SESSION
 
 
 def windowed(scope: Scope, rel: Rel) -> Rel:
@@ -38,18 +41,25 @@ def windowed(scope: Scope, rel: Rel) -> Rel:
     rows = rel.project(columns)
     ranks = {scope.queries.fresh("w"): (text, node) for text, node in windows.items()}
     key = tuple(named)
+    gap = next(
+        (item.unalias().meta[SESSION] for item in scope.select.expressions if SESSION in item.unalias().meta), None
+    )
     lazy = rows.lazy
     if lazy is not None and rows.spread is not None and set(rows.spread) <= set(key):
         inner, inputs, spread = absorbed(lazy, rows.parts[0].sql), lazy.inputs, rows.spread
-        keep = lazy.keep
+        keep, always = lazy.keep, lazy.always
+        forget = lazy.forget if gap is not None or rows.sessions & set(key) else None
     else:
-        inner, inputs, spread, keep = "SELECT * FROM in0", ((rows, key),), key, None
+        inner, inputs, spread, keep, always = "SELECT * FROM in0", ((rows, key),), key, None, False
+        forget = _forgotten(scope, rows, key, next(iter(windows.values())), gap) if gap is not None else None
     shown = ", ".join(f"{text} AS {duck.quoted(name)}" for name, (text, _) in ranks.items())
     made = Lazy(
         inputs,
         f"SELECT *, {shown} FROM ({inner})",
         keep,
+        always,
         rank_over=_rank_over(rows, ranks) if inner == "SELECT * FROM in0" else None,
+        forget=forget,
     )
     if made.rank_over is not None:
         made = replace(made, order=_row_order(scope, next(iter(windows.values())), rows.columns))
@@ -66,7 +76,17 @@ def windowed(scope: Scope, rel: Rel) -> Rel:
         spread=spread,
         unique=rows.unique,
         ranks=ranked,
+        bounds={name: rows.bounds[name] for name in key if name in rows.bounds},
+        sessions=rows.sessions,
     )
+
+
+def _forgotten(scope: Scope, rows: Rel, key: tuple[str, ...], window: exp.Window, gap: int) -> Forget | None:
+    """Of sessions over an event time that is bounded itself."""
+    time = scope.text(window.args["order"].expressions[0].this)
+    if scope.build.retain is None or rows.bounds.get(time.strip('"')) != 0:
+        return None
+    return forgotten_sessions(rows.columns, key, time, gap, scope.build.retain)
 
 
 def _row_order(scope: Scope, window: exp.Window, columns: Sequence[str]) -> Order | None:

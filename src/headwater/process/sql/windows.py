@@ -10,14 +10,14 @@ session(time, gap) in GROUP BY, where they stand for the window's start. Windows
 
 from __future__ import annotations
 
-import duckdb
 from sqlglot import exp
 
-from headwater.process import duck
+from headwater.process.sql.intervals import micros
 from headwater.process.sql.parse import DIALECT, function_name, refuse
 
 START, END = "window_start", "window_end"
 BOUND = "bound"
+SESSION = "session"
 _FUNCTIONS = ("tumble", "hop", "session")
 
 
@@ -89,14 +89,21 @@ def _session(source: exp.Expr, time: exp.Expr, key: list[exp.Expr], gap: int) ->
     begins = f"CASE WHEN epoch_us({at}) - {before} <= {gap} THEN 0 ELSE 1 END"
     number = f"sum(_begins) OVER (PARTITION BY {keys} ORDER BY {at} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     whole = f"OVER (PARTITION BY {keys}, _session)"
-    one = exp.select("*", exp.alias_(_parsed(begins), "_begins")).from_(source)
-    two = exp.select("*", exp.alias_(_parsed(number), "_session")).from_(one.subquery("_sessions1"))
+    one = exp.select("*", exp.alias_(_of_session(begins, gap), "_begins")).from_(source)
+    two = exp.select("*", exp.alias_(_of_session(number, gap), "_session")).from_(one.subquery("_sessions1"))
     hidden = [exp.to_identifier("_begins"), exp.to_identifier("_session")]
     return exp.select(
         exp.Star(except_=hidden),
-        exp.alias_(_parsed(f"min({at}) {whole}"), START),
-        exp.alias_(_parsed(f"make_timestamptz(epoch_us(max({at}) {whole}) + {gap})"), END),
+        exp.alias_(_of_session(f"min({at}) {whole}", gap), START),
+        exp.alias_(_of_session(f"make_timestamptz(epoch_us(max({at}) {whole}) + {gap})", gap), END),
     ).from_(two.subquery("_sessions2"))
+
+
+def _of_session(text: str, gap: int) -> exp.Expr:
+    """Remember that it is about sessions: rows of other sessions do not matter to it."""
+    node = _parsed(text)
+    node.meta[SESSION] = gap
+    return node
 
 
 # --- as functions of GROUP BY ---
@@ -179,17 +186,11 @@ def _end(start: exp.Expr, size: int) -> exp.Expr:
 
 
 def _micros(view: str, span: exp.Expr) -> int:
-    text = f"INTERVAL {_sql(span)}" if isinstance(span, exp.Literal) else _sql(span)
-    try:
-        told = duck.run(f"SELECT (epoch({text}) * 1000000)::BIGINT AS us, datepart('month', {text}) AS months")
-    except duckdb.Error:
-        refuse(view, span, f"{_sql(span)} is no span of time", do="Write INTERVAL '10 seconds'")
-    row = told.to_pylist()[0]
-    if row["months"] or not row["us"] or row["us"] <= 0:
-        refuse(
-            view, span, f"{_sql(span)} has no fixed length above zero", do="Count in days, hours, minutes or seconds"
-        )
-    return int(row["us"])
+    found = micros(span)
+    if found is None or found <= 0:
+        told = f"{_sql(span)} is no span of time with a fixed length above zero"
+        refuse(view, span, told, do="Write INTERVAL '10 seconds'; count in days, hours, minutes or seconds")
+    return found
 
 
 def _parsed(text: str) -> exp.Expr:
