@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.clock import Clock, system_clock
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
@@ -117,9 +118,8 @@ class App:
         inputs = self._inputs()
         kept = None if retain is None else micros(retain, what="retain", zero=True)
         plan = plan_view(name, sql_of(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
-        timed = tuple(
-            read.topic for read in plan.reads if inputs[read.topic].kind == "stream" and inputs[read.topic].time
-        )
+        read = [inputs[each.topic] for each in plan.reads]
+        timed = tuple(each.name for each in read if each.kind == "stream" and each.time)
         lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
         return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 
@@ -229,10 +229,8 @@ class App:
             tables = tuple(topic for topic in topics if self._kind(topic) == "table")
             streams = tuple(topic for topic in topics if topic not in tables)
             if not streams:
-                raise UsageError(
-                    what=f"stream {name!r} reads only tables: nothing would ever make a batch",
-                    do="Name a stream among its parameters, or make it a view",
-                )
+                what = f"stream {name!r} reads only tables: nothing would ever make a batch"
+                raise UsageError(what=what, do="Name a stream among its parameters, or make it a view")
             lane = FramesLane(
                 name=name,
                 function=function,
@@ -250,6 +248,15 @@ class App:
             return function
 
         return declare
+
+    def capture(
+        self, url: str, *, tables: Tables, name: str | None = None, settings: CaptureSettings | None = None
+    ) -> Mapping[str, Topic]:
+        """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
+        spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
+        captured = self._running.capture(spec, taken=self._topics)
+        self._topics |= {topic.name: topic for topic in captured.values()}
+        return MappingProxyType(captured)
 
     # --- declaring ---
 
@@ -296,9 +303,8 @@ class App:
         try:
             return self.log.topic(name)
         except TopicNotFound:
-            raise UsageError(
-                what=f"{name!r} does not say its columns, and has not run yet", do=f"Give {name!r} its columns"
-            ) from None
+            what = f"{name!r} does not say its columns, and has not run yet"
+            raise UsageError(what=what, do=f"Give {name!r} its columns") from None
 
     def _source(self, of: str | Topic) -> TopicSpec:
         name = of if isinstance(of, str) else of.name
@@ -327,14 +333,16 @@ class App:
         self,
         *,
         until: Literal["stopped", "caught-up"] = "stopped",
+        only: Literal["captures"] | None = None,
         http: str | None = None,
         master: str | None = None,
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
         """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands."""
-        self._running.run(self._topics, until=until, http=http, master=master, say=say, show=show)
+        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
+        Spark is not started: databases go on to fill topics, views wait."""
+        self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
         """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""
@@ -357,14 +365,8 @@ class App:
         """
         from headwater.rebuilding import rebuild
 
-        return rebuild(
-            self._running,
-            name,
-            from_retained=from_retained,
-            switch=switch,
-            master=master,
-            say=say or (lambda text: None),
-        )
+        say = say or (lambda text: None)
+        return rebuild(self._running, name, from_retained=from_retained, switch=switch, master=master, say=say)
 
     def plan(self, name: str) -> Plan:
         """How a view is kept up to date, as operators."""
