@@ -254,7 +254,7 @@ class App:
     ) -> Mapping[str, Topic]:
         """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
         spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
-        captured = self._running.capture(spec, taken=self._topics)
+        captured = self._running.captures.declare(spec, taken={*self._topics, *self._running.derived})
         self._topics |= {topic.name: topic for topic in captured.values()}
         return MappingProxyType(captured)
 
