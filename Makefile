@@ -10,7 +10,7 @@ DEMO_HTTP ?= 127.0.0.1:8080
 help:
 	@echo "make demo    the live page, with a little traffic"
 	@echo "make test    all tests          make check   format, lint, types, fast tests"
-	@echo "make bench NAME=thread|log|pipeline|views|nexmark|ivm   make prove   long campaigns of faults and kills"
+	@echo "make bench NAME=thread|log|pipeline|views|nexmark|ivm|capture   make prove   long campaigns of faults and kills"
 	@echo "make lock    resolve the dependencies anew"
 
 setup: .venv/done
@@ -43,7 +43,7 @@ test-rest:
 	$(BIN)/pytest -p no:cacheprovider $(SPARK:%=--ignore=%)
 
 # What the fast tests leave out needs Spark, servers or a browser.
-FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow and not postgres" --hypothesis-profile=quick
 LOG := tests/contract tests/crash tests/property
 
 check: setup

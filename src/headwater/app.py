@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.clock import Clock, system_clock
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
@@ -120,8 +121,8 @@ class App:
         plan = plan_view(name, sql_of(name, sql), inputs, key=_names(key), retain=kept, emit=emit)
         if TICKS.name in plan.names:
             self.log.create(TICKS)
-        known = [inputs[read.topic] for read in plan.reads if read.topic in inputs]
-        timed = tuple(spec.name for spec in known if spec.kind == "stream" and spec.time)
+        read = [inputs[each.topic] for each in plan.reads if each.topic in inputs]
+        timed = tuple(each.name for each in read if each.kind == "stream" and each.time)
         lane = KeyedLane(plan, lateness=self._lateness(timed, retain, name))
         return self._declare_view(lane, max_rows=max_rows, max_bytes=max_bytes)
 
@@ -231,10 +232,8 @@ class App:
             tables = tuple(topic for topic in topics if self._kind(topic) == "table")
             streams = tuple(topic for topic in topics if topic not in tables)
             if not streams:
-                raise UsageError(
-                    what=f"stream {name!r} reads only tables: nothing would ever make a batch",
-                    do="Name a stream among its parameters, or make it a view",
-                )
+                what = f"stream {name!r} reads only tables: nothing would ever make a batch"
+                raise UsageError(what=what, do="Name a stream among its parameters, or make it a view")
             lane = FramesLane(
                 name=name,
                 function=function,
@@ -253,6 +252,15 @@ class App:
 
         return declare
 
+    def capture(
+        self, url: str, *, tables: Tables, name: str | None = None, settings: CaptureSettings | None = None
+    ) -> Mapping[str, Topic]:
+        """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
+        spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
+        captured = self._running.captures.declare(spec, taken={*self._topics, *self._running.derived})
+        self._topics |= {topic.name: topic for topic in captured.values()}
+        return MappingProxyType(captured)
+
     # --- declaring ---
 
     def _new(self, name: str, kind: str) -> None:
@@ -263,8 +271,8 @@ class App:
 
     def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
-        spec = ViewSpec(plan.view, plan.sql, plan.schema, plan.key, lane.inputs)
-        view = View(spec, lambda: self._running.open_store(plan.view))
+        spec = ViewSpec(lane.name, plan.sql, plan.schema, plan.key, lane.inputs)
+        view = View(spec, lambda: self._running.open_store(lane.name))
         self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 
@@ -273,16 +281,14 @@ class App:
     ) -> None:
         from headwater.process.source import Limits
 
-        limits = Limits(rows=max_rows, bytes=max_bytes)
-        self._running.derived[lane.name] = Derived(lane, view, start, limits)
+        self._running.derived[lane.name] = Derived(lane, view, start, Limits(rows=max_rows, bytes=max_bytes))
 
     def _inputs(self) -> dict[str, TopicSpec]:
         """What a query can read: everything that is declared so far and says its columns."""
         found = {name: topic.spec for name, topic in self._topics.items()}
         for name in self._running.derived:
             with suppress(UsageError):
-                spec = self._known(name)
-                if spec is not None:
+                if (spec := self._known(name)) is not None:
                     found[name] = spec
         return found
 
@@ -298,9 +304,8 @@ class App:
         try:
             return self.log.topic(name)
         except TopicNotFound:
-            raise UsageError(
-                what=f"{name!r} does not say its columns, and has not run yet", do=f"Give {name!r} its columns"
-            ) from None
+            what = f"{name!r} does not say its columns, and has not run yet"
+            raise UsageError(what=what, do=f"Give {name!r} its columns") from None
 
     def _source(self, of: str | Topic) -> TopicSpec:
         name = of if isinstance(of, str) else of.name
@@ -329,14 +334,16 @@ class App:
         self,
         *,
         until: Literal["stopped", "caught-up"] = "stopped",
+        only: Literal["captures"] | None = None,
         http: str | None = None,
         master: str | None = None,
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
         """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands."""
-        self._running.run(self._topics, until=until, http=http, master=master, say=say, show=show)
+        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
+        Spark is not started: databases go on to fill topics, views wait."""
+        self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
         """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""
@@ -359,14 +366,7 @@ class App:
         """
         from headwater.rebuilding import rebuild
 
-        return rebuild(
-            self._running,
-            name,
-            from_retained=from_retained,
-            switch=switch,
-            master=master,
-            say=say or (lambda text: None),
-        )
+        return rebuild(self._running, name, from_retained=from_retained, switch=switch, master=master, say=say)
 
     def plan(self, name: str) -> Plan:
         """How a view is kept up to date, as operators."""

@@ -34,8 +34,9 @@ SAY_S = 2.0
 
 
 def rebuild(
-    running: Running, view: str, *, from_retained: bool, switch: bool, master: str | None, say: Say
+    running: Running, view: str, *, from_retained: bool, switch: bool, master: str | None, say: Say | None
 ) -> list[Version]:
+    say = say or (lambda text: None)
     log, versions = running.log, running.versions
     if view not in running.derived:
         raise ViewNotFound(view=view, known=running.derived)
