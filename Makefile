@@ -43,7 +43,7 @@ test-rest:
 	$(BIN)/pytest -p no:cacheprovider $(SPARK:%=--ignore=%)
 
 # What the fast tests leave out needs Spark, servers or a browser.
-FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow" --hypothesis-profile=quick
+FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow and not postgres" --hypothesis-profile=quick
 LOG := tests/contract tests/crash tests/property
 
 check: setup

@@ -2,9 +2,23 @@
 
 from headwater import errors, frames
 from headwater.app import App
+from headwater.capture.spec import CaptureSettings
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
 from headwater.serve.view import View
 
-__all__ = ["App", "Change", "Log", "Position", "Producer", "Settings", "Topic", "View", "errors", "frames", "open"]
+__all__ = [
+    "App",
+    "CaptureSettings",
+    "Change",
+    "Log",
+    "Position",
+    "Producer",
+    "Settings",
+    "Topic",
+    "View",
+    "errors",
+    "frames",
+    "open",
+]

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.clock import Clock, system_clock
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
@@ -231,10 +232,8 @@ class App:
             tables = tuple(topic for topic in topics if self._kind(topic) == "table")
             streams = tuple(topic for topic in topics if topic not in tables)
             if not streams:
-                raise UsageError(
-                    what=f"stream {name!r} reads only tables: nothing would ever make a batch",
-                    do="Name a stream among its parameters, or make it a view",
-                )
+                what = f"stream {name!r} reads only tables: nothing would ever make a batch"
+                raise UsageError(what=what, do="Name a stream among its parameters, or make it a view")
             lane = FramesLane(
                 name=name,
                 function=function,
@@ -252,6 +251,15 @@ class App:
             return function
 
         return declare
+
+    def capture(
+        self, url: str, *, tables: Tables, name: str | None = None, settings: CaptureSettings | None = None
+    ) -> Mapping[str, Topic]:
+        """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
+        spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
+        captured = self._running.captures.declare(spec, taken={*self._topics, *self._running.derived})
+        self._topics |= {topic.name: topic for topic in captured.values()}
+        return MappingProxyType(captured)
 
     # --- declaring ---
 
@@ -298,9 +306,8 @@ class App:
         try:
             return self.log.topic(name)
         except TopicNotFound:
-            raise UsageError(
-                what=f"{name!r} does not say its columns, and has not run yet", do=f"Give {name!r} its columns"
-            ) from None
+            what = f"{name!r} does not say its columns, and has not run yet"
+            raise UsageError(what=what, do=f"Give {name!r} its columns") from None
 
     def _source(self, of: str | Topic) -> TopicSpec:
         name = of if isinstance(of, str) else of.name
@@ -329,14 +336,16 @@ class App:
         self,
         *,
         until: Literal["stopped", "caught-up"] = "stopped",
+        only: Literal["captures"] | None = None,
         http: str | None = None,
         master: str | None = None,
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
         """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands."""
-        self._running.run(self._topics, until=until, http=http, master=master, say=say, show=show)
+        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
+        Spark is not started: databases go on to fill topics, views wait."""
+        self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
         """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""
@@ -359,14 +368,8 @@ class App:
         """
         from headwater.rebuilding import rebuild
 
-        return rebuild(
-            self._running,
-            name,
-            from_retained=from_retained,
-            switch=switch,
-            master=master,
-            say=say or (lambda text: None),
-        )
+        say = say or (lambda text: None)
+        return rebuild(self._running, name, from_retained=from_retained, switch=switch, master=master, say=say)
 
     def plan(self, name: str) -> Plan:
         """How a view is kept up to date, as operators."""

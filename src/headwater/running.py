@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from headwater.capture.status import CaptureStatus
+from headwater.capturing import Captures
 from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
 from headwater.log import Log, Position, Topic
 from headwater.process.lineage import Declared, identified
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from headwater.process.ticks import Ticker
 
 Say = Callable[[str], None]
-Show = Callable[[Sequence["Status"]], None]
+Show = Callable[[Sequence["Status | CaptureStatus"]], None]
 WATCH_S = 0.1
 STATUS_S = 1.0
 UPKEEP_S = 30.0
@@ -57,6 +59,7 @@ class Running:
         self.log = log
         self.folder = folder
         self.derived: dict[str, Derived] = {}
+        self.captures = Captures(log)
         self._stopped = threading.Event()
         self._upkeep_failure: HeadwaterError | None = None
 
@@ -165,12 +168,16 @@ class Running:
         topics: Mapping[str, Topic],
         *,
         until: Literal["stopped", "caught-up"],
+        only: Literal["captures"] | None,
         http: str | None,
         master: str | None,
         say: Say | None,
         show: Show | None,
     ) -> None:
         say = say or (lambda text: None)
+        if only == "captures" or (self.captures and not self.derived):
+            self._run_captures(topics, until=until, http=None if only else http, say=say, show=show)
+            return
         if not self.derived:
             raise UsageError(
                 what=f"app {self.app!r} has no views or streams",
@@ -182,7 +189,7 @@ class Running:
         pipelines = [self.pipeline(version) for version in self._declare()]
         ticker = Ticker(self.log, pipelines)
         ticker.tick()
-        goal = _Goal(self.log, pipelines) if until == "caught-up" else None
+        goal = _Goal(self.log, pipelines) if until == "caught-up" and not self.captures else None
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
@@ -193,6 +200,7 @@ class Running:
             # 2. The server: appends are taken and views answer while Spark is still starting.
             if http is not None:
                 stack.callback(self._serve(topics, http, say))
+            self.captures.start(stack, say)
             # 3. Stores follow what is already in the log.
             followers = []
             for pipeline in pipelines:
@@ -217,10 +225,36 @@ class Running:
             for query in queries:
                 query.start(session)
                 stack.callback(query.stop)
+            if until == "caught-up" and self.captures:
+                self.captures.wait(self._stopped, show, caught_up=True)
+                goal = _Goal(self.log, pipelines)
             self._watch(session, queries, followers, goal, ticker, say, show)
             say("stopping")
             for query in queries:
                 query.finish()
+
+    def _run_captures(
+        self,
+        topics: Mapping[str, Topic],
+        *,
+        until: Literal["stopped", "caught-up"],
+        http: str | None,
+        say: Say,
+        show: Show | None,
+    ) -> None:
+        """Without Spark: databases go on to fill topics."""
+        if not self.captures:
+            do = "Declare it with app.capture('postgresql://...', tables=[...])"
+            raise UsageError(what=f"app {self.app!r} captures nothing", do=do)
+        self._stopped.clear()
+        with ExitStack() as stack:
+            stack.enter_context(self._signals())
+            if http is not None:
+                stack.callback(self._serve(topics, http, say))
+            stack.callback(self._keep_up([]))
+            self.captures.start(stack, say)
+            self.captures.wait(self._stopped, show, caught_up=until == "caught-up")
+            say("stopping")
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
         from headwater.console import mount_pages
@@ -288,12 +322,14 @@ class Running:
             for follower in followers:
                 if follower.failure is not None:
                     raise follower.failure
+            self.captures.check()
             ticker.tick_when_due()
             if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
             if show is not None and time.monotonic() - shown >= STATUS_S:
-                show([each.status(query.batch_s()) for query in queries for each in query.pipelines])
+                pipelines_now = [each.status(query.batch_s()) for query in queries for each in query.pipelines]
+                show([*pipelines_now, *self.captures.statuses()])
                 shown = time.monotonic()
             if goal is not None and goal.reached(self.views):
                 return

@@ -19,13 +19,26 @@ ROOMS = {"log", "capture", "process", "serve", "decide", "console", "cli", "test
 SHARED = {"errors", "clock", "records", "typenames"}
 ARROWS = {
     "log": set(),
+    "capture": {"log"},
     "process": {"log"},
     "serve": {"log"},
     "console": {"serve"},
-    "testing": {"log", "process", "serve"},
+    "testing": {"log", "capture", "process", "serve"},
     "cli": ROOMS,
 }
-HEAVY = {"pyspark": {"process"}, "duckdb": {"process"}}
+HEAVY = {
+    "pyspark": {"process"},
+    "duckdb": {"process"},
+    "numba": {"capture"},
+    "psycopg": {"capture"},
+}
+FAMILIES = (
+    errors.HeadwaterError,
+    errors.CaptureError,
+    errors.LogError,
+    errors.ProcessError,
+    errors.ServeError,
+)
 
 
 def test_all_is_the_public_surface() -> None:
@@ -115,7 +128,7 @@ def test_every_error_pickles_and_says_what_to_do(kind: type[errors.HeadwaterErro
     assert type(again) is kind
     assert str(again) == str(error)
     assert vars(again) == vars(error)
-    assert error.do or kind in (errors.HeadwaterError, errors.LogError, errors.ProcessError, errors.ServeError)
+    assert error.do or kind in FAMILIES
 
 
 @pytest.mark.parametrize("kind", every_error(), ids=lambda kind: kind.__name__)

@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headwater.capture.status import CaptureStatus
+
 if TYPE_CHECKING:
     from headwater.process.pipeline import Status
 
@@ -18,11 +20,11 @@ class StatusLine:
     def __init__(self, app: str) -> None:
         self._app = app
         self._live = sys.stderr.isatty()
-        self._before: dict[str, tuple[float, Status]] = {}
+        self._before: dict[str, tuple[float, Status | CaptureStatus]] = {}
         self._written = 0.0
         self._shown = False
 
-    def show(self, statuses: Sequence[Status]) -> None:
+    def show(self, statuses: Sequence[Status | CaptureStatus]) -> None:
         now = time.monotonic()
         told = " | ".join(self._told(status, now) for status in statuses)
         moved = any(self._before.get(each.name, (0.0, None))[1] != each for each in statuses)
@@ -46,9 +48,13 @@ class StatusLine:
             sys.stderr.write("\r\x1b[2K")
             self._shown = False
 
-    def _told(self, status: Status, now: float) -> str:
+    def _told(self, status: Status | CaptureStatus, now: float) -> str:
         then, before = self._before.get(status.name, (now, status))
         seconds = now - then
+        if isinstance(status, CaptureStatus):
+            return _captured(status, status.rows - before.rows if isinstance(before, CaptureStatus) else 0, seconds)
+        if isinstance(before, CaptureStatus):
+            before, seconds = status, 0.0
         rates = [
             _short((new - old) / seconds) if seconds else "-"
             for new, old in ((status.rows_in, before.rows_in), (status.rows_out, before.rows_out))
@@ -56,6 +62,15 @@ class StatusLine:
         took = f", batch {status.batch_s:.1f} s" if status.batch_s is not None else ""
         late = f", {_short(status.late)} late" if status.late else ""
         return f"{status.name} {rates[0]}/s in, {rates[1]}/s out, lag {_short(status.lag)}{late}{took}"
+
+
+def _captured(status: CaptureStatus, rows: int, seconds: float) -> str:
+    rate = _short(rows / seconds) if seconds else "-"
+    if status.phase == "snapshot":
+        part = min(100, 100 * status.snapshot_rows // max(1, status.snapshot_about))
+        return f"capture {status.name}: snapshot {part} % ({_short(status.snapshot_rows)} rows), {rate}/s"
+    behind = f", {_short(status.lag_bytes)}B behind" if status.lag_bytes else ""
+    return f"capture {status.name}: {status.phase}, {rate}/s{behind}" + (f" ({status.alert})" if status.alert else "")
 
 
 def _short(number: float) -> str:

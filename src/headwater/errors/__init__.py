@@ -4,6 +4,7 @@ Families follow the rooms. Foreign exceptions are translated once, at the adapte
 the text of a message.
 """
 
+from headwater.errors.capture import BadCapture, CaptureError, CaptureGap, SourceLost, SourceRefused, TableChanged
 from headwater.errors.codes import CODES, codes
 from headwater.errors.consumers import (
     BadOffset,
@@ -70,6 +71,7 @@ __all__ = [
     "CODES",
     "BackupFailed",
     "BadBackup",
+    "BadCapture",
     "BadFrame",
     "BadFunction",
     "BadKey",
@@ -82,6 +84,8 @@ __all__ = [
     "BadRequest",
     "BadSchema",
     "Busy",
+    "CaptureError",
+    "CaptureGap",
     "CheckpointLost",
     "Compacted",
     "Corrupt",
@@ -110,9 +114,12 @@ __all__ = [
     "Rebalanced",
     "SchemaRefused",
     "ServeError",
+    "SourceLost",
+    "SourceRefused",
     "SparkLost",
     "SqlRefused",
     "StorageFailed",
+    "TableChanged",
     "TargetNotEmpty",
     "TooLarge",
     "TopicMismatch",

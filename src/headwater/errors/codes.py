@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headwater.errors.capture import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
 from headwater.errors.consumers import (
     BadOffset,
     GroupNotFound,
@@ -93,6 +94,11 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueNotFound: (404, 3),
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
+    BadCapture: (422, 2),
+    SourceRefused: (409, 4),
+    SourceLost: (503, 6),
+    CaptureGap: (410, 5),
+    TableChanged: (409, 4),
     SqlRefused: (422, 2),
     BadFrame: (422, 2),
     BadFunction: (422, 2),

@@ -1,0 +1,1 @@
+"""The first arrow: databases become topics, with nothing lost between snapshot and stream."""

@@ -1,0 +1,1 @@
+"""PostgreSQL: an exported snapshot, then logical decoding with `pgoutput`."""

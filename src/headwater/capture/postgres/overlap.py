@@ -1,0 +1,63 @@
+"""Which changes of the stream a later snapshot has shown already.
+
+Told by transaction ids, as PostgreSQL itself does: `pg_current_snapshot()` is xmin:xmax:running. A transaction of the
+stream has committed; the snapshot has shown it if its id is below xmax and was not running then. Positions in the WAL
+would not do: a commit is written a moment before others see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headwater.capture.postgres.compiled import Ints
+from headwater.capture.postgres.ranges import Range
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Seen:
+    xmax: int
+    running: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Seen:
+        _, xmax, running = text.split(":")
+        return cls(int(xmax), tuple(int(each) for each in running.split(",") if each))
+
+    def shows(self, transactions: Ints) -> Mask:
+        """Ids in the stream have 32 bits and wrap around: those less than half a circle behind are older."""
+        behind = (self.xmax - transactions) & 0xFFFFFFFF
+        older = (behind > 0) & (behind < 1 << 31)
+        shown: Mask = older & ~np.isin(transactions, [each & 0xFFFFFFFF for each in self.running])
+        return shown
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Rows in a range of a table's key that were read from a later snapshot."""
+
+    seen: Seen
+    range: Range
+
+
+def not_shown(shown: Sequence[Shown], keys: pa.Array, transactions: Ints) -> Mask:
+    """The changes that none of these snapshots has shown; `keys` are the first columns of their rows' keys."""
+    left = np.ones(len(transactions), np.bool_)
+    for each in shown:
+        left &= ~(each.seen.shows(transactions) & _within(each.range, keys))
+    return left
+
+
+def _within(asked: Range, keys: pa.Array) -> Mask:
+    inside = np.ones(len(keys), np.bool_)
+    if asked.low is not None:
+        inside &= keys.to_numpy(zero_copy_only=False) >= asked.low
+    if asked.high is not None:
+        inside &= keys.to_numpy(zero_copy_only=False) < asked.high
+    return inside

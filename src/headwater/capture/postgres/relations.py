@@ -1,0 +1,94 @@
+"""What the stream says of a table's columns, against what its topic has: columns may come, types widen, that is all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from headwater.capture.postgres.changes import Known
+from headwater.capture.postgres.connection import Connection
+from headwater.capture.postgres.tables import COLUMNS, FULL, Relation, Table, altered
+from headwater.errors import SchemaRefused, TableChanged
+from headwater.log.protocol import Log
+from headwater.log.spec import TopicSpec
+from headwater.records import schema_of
+
+
+class Relations:
+    def __init__(self, log: Log, connection: Connection, tables: Mapping[str, Table]) -> None:
+        self._log = log
+        self._connection = connection
+        self._known = {
+            (table.schema, table.relation): Known(table, log.topic(table.topic)) for table in tables.values()
+        }
+        self._names = {table.oid: (table.schema, table.relation) for table in tables.values()}
+
+    def of(self, table: Table) -> Known:
+        return self._known[table.schema, table.relation]
+
+    def learn(self, relation: Relation) -> Known | None:
+        """As the changes that follow are told; None if the table is not captured."""
+        name = (relation.schema, relation.name)
+        known = self._known.get(name)
+        if known is None:
+            before = self._names.get(relation.oid)
+            if before is not None:
+                self._renamed(self._known[before].table, ".".join(name))
+            return None
+        self._names[relation.oid] = name
+        table = altered(known.table, self._connection, relation)
+        if known.spec.weighted and relation.identity != FULL:
+            raise TableChanged(
+                table=table.name,
+                topic=table.topic,
+                why="it no longer tells old rows in full",
+                do=f"Run: ALTER TABLE {table.sql_name} REPLICA IDENTITY FULL;  -- then compare what was missed: "
+                f"headwater capture resnapshot NAME {table.name}",
+            )
+        known.table, known.spec = table, self._evolved(table, known.spec)
+        return known
+
+    def _evolved(self, table: Table, spec: TopicSpec) -> TopicSpec:
+        told = {column.name: column.kind for column in table.columns}
+        gone = [name for name in spec.schema.names if name not in told]
+        if gone:
+            self._refuse_gone(table, spec, gone)
+        merged = [*((name, told.get(name, spec.schema.field(name).type)) for name in spec.schema.names)]
+        merged += [(name, kind) for name, kind in told.items() if name not in spec.schema.names]
+        wanted = schema_of(pa.schema(merged))
+        if wanted == spec.schema:
+            return spec
+        try:
+            return self._log.alter(spec.name, schema=wanted)
+        except SchemaRefused as error:
+            raise TableChanged(
+                table=table.name,
+                topic=table.topic,
+                why=f"column {error.column!r} has another type ({error.why})",
+                do="Give the column its old type back, or capture the table into a new topic: "
+                f"tables={{{table.name!r}: 'NEW_TOPIC'}}",
+            ) from None
+
+    def _refuse_gone(self, table: Table, spec: TopicSpec, gone: list[str]) -> None:
+        """A column that the database still has is only older changes, told as they were: before it was added."""
+        now = {name for name, _, _ in self._connection.execute(COLUMNS, (table.oid,)).fetchall()}
+        missing = [name for name in gone if name not in now]
+        if missing:
+            new = [column.name for column in table.columns if column.name not in spec.schema.names]
+            perhaps = f" (renamed to {new[0]!r}?)" if new else ""
+            raise TableChanged(
+                table=table.name,
+                topic=table.topic,
+                why=f"column {missing[0]!r} is gone{perhaps}",
+                do=f"Run: ALTER TABLE {table.sql_name} ADD COLUMN ... (it may stay empty), or rename it back; "
+                f"or capture the table into a new topic: tables={{{table.name!r}: 'NEW_TOPIC'}}",
+            )
+
+    def _renamed(self, table: Table, now: str) -> None:
+        raise TableChanged(
+            table=table.name,
+            topic=table.topic,
+            why=f"it was renamed to {now!r}",
+            do=f"Rename it back, or say tables={{{now.removeprefix('public.')!r}: {table.topic!r}}}",
+        )

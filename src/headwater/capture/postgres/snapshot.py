@@ -1,0 +1,168 @@
+"""The first contents of the tables: ranges of their keys, read in parallel by COPY, each one append with its state.
+
+The slot's own snapshot shows exactly what its stream does not tell: everything committed before it begins. It lives as
+long as the connection that made the slot. After a crash, ranges that are not done are read from a newer snapshot, which
+already shows some of what the stream will tell: see `overlap`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from psycopg import pq
+
+from headwater.capture.appender import Appender
+from headwater.capture.position import SourcePosition
+from headwater.capture.postgres.connection import Connection, connect_low, quoted, shown
+from headwater.capture.postgres.copying import copied
+from headwater.capture.postgres.frames import split_copied
+from headwater.capture.postgres.ranges import Range, ranges_of, rows_of
+from headwater.capture.postgres.rows import batch_of
+from headwater.capture.postgres.tables import Table
+from headwater.errors import SourceLost
+from headwater.log.protocol import Part
+from headwater.log.spec import TopicSpec
+
+WORKERS = 3
+
+Told = Callable[[int, int], None]
+"""Rows read so far, and about how many there are."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of a table; `seen` is the snapshot that it was read from, if that is not the slot's own."""
+
+    table: str
+    range: Range
+    done: bool = False
+    seen: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Piece:
+        return cls(told["table"], Range(**told["range"]), told["done"], told["seen"])
+
+
+def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:
+    """All that is to be read, and about how many rows that are."""
+    sizes = [rows_of(connection, table) for table in tables]
+    pieces = [
+        Piece(table.name, each)
+        for table, rows in zip(tables, sizes, strict=True)
+        for each in ranges_of(connection, table, rows)
+    ]
+    return pieces, sum(sizes)
+
+
+class Snapshot:
+    """Reads the pieces that are not done; `stopped` ends it after whatever is being read."""
+
+    def __init__(
+        self,
+        url: str,
+        appender: Appender,
+        tables: Mapping[str, Table],
+        specs: Mapping[str, TopicSpec],
+        *,
+        stopped: threading.Event,
+        told: Told,
+    ) -> None:
+        self._url = url
+        self._appender = appender
+        self._tables = tables
+        self._specs = specs
+        self._stopped = stopped
+        self._told = told
+        self._read = 0
+
+    def take(self, pieces: list[Piece], snapshot: str, seen: str | None, *, about: int) -> list[Piece]:
+        """Read from the exported `snapshot`; returns the pieces as they are then: all done, unless it was stopped.
+
+        Workers read and stage; this thread appends, one piece at a time, with the list of pieces as it is then.
+        """
+        pieces = list(pieces)
+        left: queue.SimpleQueue[int] = queue.SimpleQueue()
+        todo = [number for number, piece in enumerate(pieces) if not piece.done]
+        for number in todo:
+            left.put(number)
+        results: queue.SimpleQueue[tuple[int, list[Part]] | BaseException | None] = queue.SimpleQueue()
+        workers = min(WORKERS, len(todo))
+        with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
+            for _ in range(workers):
+                pool.submit(self._work, pieces, left, snapshot, results)
+            ended, failure = 0, None
+            while ended < workers:
+                result = results.get()
+                if result is None:
+                    ended += 1
+                elif isinstance(result, BaseException):
+                    failure = failure or result
+                    self._drain(left)
+                elif failure is None:
+                    number, parts = result
+                    pieces[number] = replace(pieces[number], done=True, seen=seen)
+                    self._read += sum(part.rows for part in parts)
+                    self._appender.append(parts, pieces=[piece.as_json() for piece in pieces])
+                    self._told(self._read, max(about, self._read))
+            if failure is not None:
+                raise failure
+        return pieces
+
+    def _drain(self, left: queue.SimpleQueue[int]) -> None:
+        while not left.empty():
+            try:
+                left.get_nowait()
+            except queue.Empty:
+                return
+
+    def _work(self, pieces: Sequence[Piece], left: queue.SimpleQueue[int], snapshot: str, results: Any) -> None:
+        try:
+            handle = connect_low(self._url)
+            try:
+                _ask(handle, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", self._url)
+                _ask(handle, f"SET TRANSACTION SNAPSHOT '{snapshot}'", self._url)
+                while not self._stopped.is_set():
+                    try:
+                        number = left.get_nowait()
+                    except queue.Empty:
+                        break
+                    results.put((number, self._piece(handle, pieces[number])))
+            finally:
+                handle.finish()
+        except BaseException as error:  # noqa: BLE001 whatever it is, the thread that waits raises it
+            results.put(error)
+        finally:
+            results.put(None)
+
+    def _piece(self, handle: pq.abc.PGconn, piece: Piece) -> list[Part]:
+        table = self._tables[piece.table]
+        spec = self._specs[piece.table]
+        parts: list[Part] = []
+        for data, starts, ends in copied(handle, copy_statement(table, piece.range), source=shown(self._url)):
+            places, lengths = split_copied(data, starts, ends, len(table.columns))
+            parts += self._appender.stage(spec, batch_of(table, spec, data, places, lengths))
+        return parts
+
+
+def copy_statement(table: Table, within: Range) -> str:
+    names = ", ".join(quoted(column.name) for column in table.columns)
+    return f"COPY (SELECT {names} FROM {table.sql_name} WHERE {within.condition(quoted(table.key[0]))}) TO STDOUT"
+
+
+def _ask(handle: pq.abc.PGconn, statement: str, url: str) -> None:
+    result = handle.exec_(statement.encode())
+    if result.status != pq.ExecStatus.COMMAND_OK:
+        raise SourceLost(source=shown(url), why=result.get_error_message())
+
+
+def begun(slot_begins: int) -> SourcePosition:
+    """Where the stream goes on after the slot's own snapshot."""
+    return SourcePosition(commit=0, end=slot_begins)

@@ -1,0 +1,19 @@
+"""From an address to what captures it."""
+
+from __future__ import annotations
+
+from headwater.capture.runner import Capture
+from headwater.capture.spec import CaptureSpec
+from headwater.errors import BadCapture
+from headwater.log.protocol import Log
+
+
+def capture_of(spec: CaptureSpec, log: Log) -> Capture:
+    try:
+        from headwater.capture.postgres.capture import PostgresCapture
+    except ModuleNotFoundError as error:
+        raise BadCapture(
+            what=f"PostgreSQL is captured with the package {error.name!r}, which is not installed",
+            do="Install it: pip install 'headwater[postgres]'",
+        ) from None
+    return PostgresCapture(spec, log)

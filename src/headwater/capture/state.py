@@ -1,0 +1,63 @@
+"""What a capture must know when it starts again, kept in a topic of its own in the log.
+
+`_headwater.capture.<name>` is an upsert table in one partition: what -> a JSON value. Its rows are appended together
+with the records that they tell of, so the two cannot part.
+
+    source     where the changes come from: the server's identity, the slot, the position of its beginning
+    snapshot   tables that are being read: the ranges of their keys, and those that are done
+    table:X    the topic of a table, and how it is told
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headwater.errors import TopicNotFound
+from headwater.log.protocol import Log, Part, Producer
+from headwater.log.spec import INTERNAL, TopicSpec
+from headwater.log.topic import Topic
+from headwater.records import DELETED, schema_of
+
+PREFIX = f"{INTERNAL}capture."
+
+
+class State:
+    def __init__(self, log: Log, capture: str) -> None:
+        self._log = log
+        self.topic = PREFIX + capture
+        self._values: dict[str, Any] = {}
+
+    def make(self) -> None:
+        columns = schema_of({"what": "string", "value": "string"})
+        self._log.create(TopicSpec(self.topic, columns, key=("what",), kind="table", partitions=1, upsert=True))
+
+    def load(self) -> None:
+        try:
+            spec = self._log.topic(self.topic)
+        except TopicNotFound:
+            self._values = {}
+            return
+        rows = Topic(self._log, spec).read().to_pylist()
+        newest = {row["what"]: row for row in rows}
+        self._values = {what: json.loads(row["value"]) for what, row in newest.items() if not row[DELETED]}
+
+    def get(self, what: str) -> Any:
+        return self._values.get(what)
+
+    def parts(self, producer: Producer, **changes: Any) -> list[Part]:
+        """For the append that makes these true; None forgets. Known here once `remember` is told."""
+        rows = [{"what": what, "value": json.dumps(value), DELETED: value is None} for what, value in changes.items()]
+        return Topic(self._log, self._log.topic(self.topic)).parts(rows, producer=producer)
+
+    def remember(self, **changes: Any) -> None:
+        for what, value in changes.items():
+            if value is None:
+                self._values.pop(what, None)
+            else:
+                self._values[what] = value
+
+
+def captures_in(log: Log) -> list[str]:
+    """The names of all captures that this log knows."""
+    return sorted(spec.name.removeprefix(PREFIX) for spec in log.topics() if spec.name.startswith(PREFIX))

@@ -1,0 +1,22 @@
+"""How a capture stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CaptureStatus:
+    name: str
+    phase: str
+    """starting, snapshot, streaming, waiting (for the database to answer again)"""
+    rows: int
+    """Appended by this run."""
+    snapshot_rows: int = 0
+    snapshot_about: int = 0
+    position: str = ""
+    lag_bytes: int | None = None
+    """What the server has written and we have not captured; unknown while it does not answer."""
+    slot_bytes: int | None = None
+    """The WAL that the server keeps for us."""
+    alert: str = ""

@@ -1,0 +1,59 @@
+"""`headwater capture ...`: run what fills topics from databases, and see how it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.capture.appender import position_in
+from headwater.capture.position import lsn_text
+from headwater.capture.state import State, captures_in
+from headwater.cli.existing import existing
+from headwater.cli.output import LOG, Json, LogUrl, write_rows
+from headwater.cli.run import load_app
+from headwater.cli.status import StatusLine
+from headwater.log import open_log
+
+cli = typer.Typer(no_args_is_help=True, help="Databases that become topics.")
+
+
+@cli.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A Python file that declares one hw.App.")],
+    caught_up: Annotated[
+        bool, typer.Option("--caught-up", help="End when all that is committed now is captured.")
+    ] = False,
+) -> None:
+    """Capture only, without Spark, until Ctrl-C; views and streams go on when the app runs."""
+    app = load_app(file)
+    line = StatusLine(app.name)
+    try:
+        app.run(only="captures", until="caught-up" if caught_up else "stopped", say=line.say, show=line.show)
+    finally:
+        line.clear()
+        app.close()
+
+
+@cli.command()
+def status(log: LogUrl = LOG, as_json: Json = False) -> None:
+    """All captures that this log knows: how far they are, and what of their snapshots is done."""
+    existing(log)
+    opened = open_log(log)
+    rows = []
+    for name in captures_in(opened):
+        state = State(opened, name)
+        state.load()
+        position = position_in(opened, name)
+        pieces = state.get("pieces") or []
+        rows.append(
+            {
+                "capture": name,
+                "slot": (state.get("source") or {}).get("name"),
+                "position": lsn_text(position.end) if position is not None else None,
+                "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
+                "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
+            }
+        )
+    write_rows(rows, as_json=as_json)

@@ -1,0 +1,54 @@
+"""What stands between a database and its topics. Each names the statement or command to run."""
+
+from __future__ import annotations
+
+from headwater.errors.root import HeadwaterError
+
+
+class CaptureError(HeadwaterError):
+    pass
+
+
+class SourceRefused(CaptureError):
+    """The database is not set up so that it can be captured, or does not let us; `statement` mends it."""
+
+    def __init__(self, *, source: str, why: str, statement: str) -> None:
+        super().__init__(f"{source}: {why}", do=f"Run: {statement}")
+        self.source, self.why, self.statement = source, why, statement
+
+
+class SourceLost(CaptureError):
+    """The connection to the database is gone, or could not be made."""
+
+    def __init__(self, *, source: str, why: str) -> None:
+        super().__init__(
+            f"{source}: {why}", do="Nothing is lost: when the database answers again, capture goes on where it was"
+        )
+        self.source, self.why = source, why
+
+
+class CaptureGap(CaptureError):
+    """Changes between `position` and what the database still has are gone: going on would skip them silently."""
+
+    def __init__(self, *, capture: str, why: str, position: str) -> None:
+        super().__init__(
+            f"capture {capture!r} stands at {position}, but {why}",
+            do="What changed in between cannot be streamed any more. "
+            f"`headwater capture resnapshot {capture} --all` compares tables with topics, appends what differs",
+        )
+        self.capture, self.why, self.position = capture, why, position
+
+
+class TableChanged(CaptureError):
+    """A table was altered in a way that its topic cannot follow."""
+
+    def __init__(self, *, table: str, topic: str, why: str, do: str) -> None:
+        super().__init__(f"table {table!r}: {why}; its topic {topic!r} cannot follow", do=do)
+        self.table, self.topic, self.why = table, topic, why
+
+
+class BadCapture(CaptureError):
+    """A capture that is declared in a way that cannot be."""
+
+    def __init__(self, *, what: str, do: str) -> None:
+        super().__init__(what, do=do)

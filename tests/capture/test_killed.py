@@ -1,0 +1,109 @@
+"""C1 through kill -9, of the capture and of the server, under load: the topics replay to exactly the tables."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import headwater as hw
+from headwater.testing.postgres import PostgresServer, binaries
+from tests.capture.load import TABLES, Load
+from tests.capture.replay import assert_same
+
+pytestmark = pytest.mark.postgres
+
+SEED = int(os.environ.get("HEADWATER_SEED", "7"))
+KILLS = int(os.environ.get("HEADWATER_CAPTURE_KILLS", "5"))
+MOST_STEPS = 5000
+"""Transactions between two kills."""
+CLI = "from headwater.cli.main import main; main()"
+
+APP = """
+import headwater as hw
+
+app = hw.App("bank", log={log!r})
+app.capture({url!r}, tables=["accounts", "branches"], settings=hw.CaptureSettings(heartbeat_s=0.5))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[PostgresServer]:
+    """One of its own: it is killed."""
+    if binaries() is None:
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)("the pgserver wheel is missing")
+    with PostgresServer({"wal_sender_timeout": "5s"}) as running:
+        yield running
+
+
+class Captured:
+    """`headwater capture run` in a process of its own."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.words = file.with_suffix(".words")
+        self.start()
+
+    def start(self, *given: str) -> None:
+        command = [sys.executable, "-c", CLI, "capture", "run", str(self._file), *given]
+        with self.words.open("a") as words:
+            self.process = subprocess.Popen(command, stdout=words, stderr=words)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def finish(self) -> None:
+        self.kill()
+        self.start("--caught-up")
+        assert self.process.wait(120) == 0, self.words.read_text()
+
+
+@pytest.mark.parametrize("begins_full", [False, True], ids=["empty topics", "snapshot under load"])
+def test_topics_are_the_tables_after_kills_of_capture_and_server(
+    server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest, begins_full: bool
+) -> None:
+    chosen = random.Random(SEED)
+    url = server.url()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in TABLES:
+            connection.execute(statement.encode())
+    file = tmp_path / "bank.py"
+    file.write_text(APP.format(log=f"file:{tmp_path / 'log'}", url=url))
+    load = Load(url, SEED)
+    request.addfinalizer(load.close)
+    for _ in range(50 if begins_full else 0):
+        load.step()
+    captured = Captured(file)
+    request.addfinalizer(captured.kill)
+    log = hw.open(f"file:{tmp_path / 'log'}")
+    for kill in range(KILLS):
+        # at any moment: amid the start, the snapshot, or some appends later
+        before, further = appends(log), chosen.choice([0, 1, 2, 5, 20])
+        for step in range(MOST_STEPS):
+            load.step()
+            if appends(log) >= before + further and step > chosen.randint(0, 60):
+                break
+        if kill == KILLS // 2:
+            server.kill()
+            server.start()
+        else:
+            captured.kill()
+            captured.start()
+    captured.finish()
+
+    assert_same(log, url, "accounts", "branches")
+    assert load.committed > KILLS
+    log.close()
+
+
+def appends(log: hw.Log) -> int:
+    covered = log.covered("capture.bank")
+    return covered.sequence if covered is not None else -1
