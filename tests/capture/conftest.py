@@ -76,6 +76,8 @@ class Database:
             capturing.stop()
         self.connection.close()
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
+            active = "SELECT 1 FROM pg_replication_slots WHERE database = %s AND active"
+            self.until(lambda: connection.execute(active, (self.name,)).fetchone() is None, what="free slots")
             connection.execute(
                 "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = %s", (self.name,)
             )

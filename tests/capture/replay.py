@@ -44,6 +44,8 @@ def canonical(rows: pa.Table | list[Row]) -> list[Row]:
 def _value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    if isinstance(value, list):
+        return [_value(each) for each in value]
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 

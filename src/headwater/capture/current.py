@@ -6,7 +6,7 @@ Two passes, so that only keys are in memory at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,22 @@ def removals(log: Log, spec: TopicSpec, partition: int, end: int) -> Iterator[pa
         chosen = live[np.minimum(places, len(live) - 1)] == offsets
         if chosen.any():
             yield removal(spec, batch.filter(pa.array(chosen)))
+
+
+def rows_in(log: Log, spec: TopicSpec, within: Callable[[pa.RecordBatch], pa.Array]) -> pa.Table:
+    """The rows that are there now and that `within` chooses."""
+    ends = log.snapshot([spec.name]).position
+    tables = [spec.schema.empty_table()]
+    for partition in range(spec.partitions):
+        end = ends.offset(spec.name, partition)
+        live = live_offsets(log, spec, partition, end)
+        if not len(live):
+            continue
+        for batch in log.scan(spec.name, partition, int(live[0]), end, metadata=True):
+            chosen = batch.filter(pa.array(np.isin(batch.column(OFFSET).to_numpy(), live)))
+            chosen = chosen.filter(within(chosen))
+            tables.append(pa.Table.from_batches([chosen.select(spec.schema.names)]))
+    return pa.concat_tables(tables)
 
 
 def removal(spec: TopicSpec, rows: pa.RecordBatch) -> pa.RecordBatch:

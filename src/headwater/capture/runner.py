@@ -8,7 +8,7 @@ from typing import Protocol
 
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
-from headwater.errors import HeadwaterError, SourceLost
+from headwater.errors import CaptureFailed, HeadwaterError, SourceLost
 from headwater.log.spec import TopicSpec
 
 AGAIN_S = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -72,4 +72,8 @@ class Capturing:
                 tries += 1
             except HeadwaterError as error:
                 self.failure = error
+                return
+            except Exception as error:  # noqa: BLE001 the thread that watches raises it
+                self.failure = CaptureFailed(capture=self.capture.spec.name, why=f"{type(error).__name__}: {error}")
+                self.failure.__cause__ = error
                 return

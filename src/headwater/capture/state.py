@@ -4,8 +4,11 @@
 with the records that they tell of, so the two cannot part.
 
     source     where the changes come from: the server's identity, the slot, the position of its beginning
-    snapshot   tables that are being read: the ranges of their keys, and those that are done
-    table:X    the topic of a table, and how it is told
+    pieces     the first snapshot: ranges of tables, and which of them are done
+    tables     those that have been read once
+    overlaps   what was read from later snapshots, which show some of what the stream will tell
+    asked      tables that somebody wants compared with their topics; "*" is all
+    comparing  tables for which that is under way
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import json
 from typing import Any
 
 from headwater.errors import TopicNotFound
+from headwater.log.position import Position
 from headwater.log.protocol import Log, Part, Producer
 from headwater.log.spec import INTERNAL, TopicSpec
 from headwater.log.topic import Topic
@@ -27,6 +31,7 @@ class State:
         self._log = log
         self.topic = PREFIX + capture
         self._values: dict[str, Any] = {}
+        self._seen = Position()
 
     def make(self) -> None:
         columns = schema_of({"what": "string", "value": "string"})
@@ -38,9 +43,15 @@ class State:
         except TopicNotFound:
             self._values = {}
             return
-        rows = Topic(self._log, spec).read().to_pylist()
+        self._seen = self._log.snapshot([self.topic]).position
+        rows = Topic(self._log, spec).read(end=self._seen).to_pylist()
         newest = {row["what"]: row for row in rows}
         self._values = {what: json.loads(row["value"]) for what, row in newest.items() if not row[DELETED]}
+
+    def refresh(self) -> None:
+        """See what others have written, if they have."""
+        if self._log.snapshot([self.topic]).position != self._seen:
+            self.load()
 
     def get(self, what: str) -> Any:
         return self._values.get(what)
@@ -61,3 +72,12 @@ class State:
 def captures_in(log: Log) -> list[str]:
     """The names of all captures that this log knows."""
     return sorted(spec.name.removeprefix(PREFIX) for spec in log.topics() if spec.name.startswith(PREFIX))
+
+
+def ask(log: Log, capture: str, tables: list[str]) -> None:
+    """Have these tables compared with their topics, by the run that is on or the next one."""
+    state = State(log, capture)
+    state.load()
+    wanted = dict.fromkeys([*(state.get("asked") or []), *tables])
+    rows = [{"what": "asked", "value": json.dumps(list(wanted))}]
+    Topic(log, log.topic(state.topic)).upsert(rows)

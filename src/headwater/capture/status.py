@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class CaptureStatus:
     name: str
     phase: str
-    """starting, snapshot, streaming, waiting (for the database to answer again)"""
+    """starting, snapshot, comparing (tables with their topics), streaming"""
     rows: int
     """Appended by this run."""
     snapshot_rows: int = 0

@@ -9,11 +9,12 @@ import typer
 
 from headwater.capture.appender import position_in
 from headwater.capture.position import lsn_text
-from headwater.capture.state import State, captures_in
+from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.cli.run import load_app
 from headwater.cli.status import StatusLine
+from headwater.errors import UsageError
 from headwater.log import open_log
 
 cli = typer.Typer(no_args_is_help=True, help="Databases that become topics.")
@@ -34,6 +35,26 @@ def run(
     finally:
         line.clear()
         app.close()
+
+
+@cli.command()
+def resnapshot(
+    name: Annotated[str, typer.Argument(help="The capture's name.")],
+    tables: Annotated[list[str] | None, typer.Argument(help="Which of its tables.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All of them; also after a gap in the stream.")] = False,
+    log: LogUrl = LOG,
+) -> None:
+    """Compare tables with their topics and append what differs, while the stream goes on: done by the capture that runs
+    now, or first of all by the next one."""
+    if every == bool(tables):
+        raise UsageError(what="which tables?", do="Name some, or say --all")
+    existing(log)
+    opened = open_log(log)
+    known = captures_in(opened)
+    if name not in known:
+        raise UsageError(what=f"this log knows no capture {name!r}", do=f"Captures here: {', '.join(known) or 'none'}")
+    ask(opened, name, ["*"] if every else list(tables or []))
+    opened.close()
 
 
 @cli.command()

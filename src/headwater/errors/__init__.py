@@ -4,7 +4,15 @@ Families follow the rooms. Foreign exceptions are translated once, at the adapte
 the text of a message.
 """
 
-from headwater.errors.capture import BadCapture, CaptureError, CaptureGap, SourceLost, SourceRefused, TableChanged
+from headwater.errors.capture import (
+    BadCapture,
+    CaptureError,
+    CaptureFailed,
+    CaptureGap,
+    SourceLost,
+    SourceRefused,
+    TableChanged,
+)
 from headwater.errors.codes import CODES, codes
 from headwater.errors.consumers import (
     BadOffset,
@@ -85,6 +93,7 @@ __all__ = [
     "BadSchema",
     "Busy",
     "CaptureError",
+    "CaptureFailed",
     "CaptureGap",
     "CheckpointLost",
     "Compacted",

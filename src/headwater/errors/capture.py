@@ -27,6 +27,16 @@ class SourceLost(CaptureError):
         self.source, self.why = source, why
 
 
+class CaptureFailed(CaptureError):
+    """What should not happen."""
+
+    def __init__(self, *, capture: str, why: str) -> None:
+        super().__init__(
+            f"capture {capture!r} stopped: {why}", do="Nothing is lost: mend the cause and run again, it goes on there"
+        )
+        self.capture, self.why = capture, why
+
+
 class CaptureGap(CaptureError):
     """Changes between `position` and what the database still has are gone: going on would skip them silently."""
 

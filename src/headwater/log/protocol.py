@@ -126,6 +126,9 @@ class Log(Protocol):
     def stage(self, topic: str, partition: int, records: pa.RecordBatch, *, producer: Producer | None = None) -> Part:
         """Prepare records for an append. With a producer, refused at once if it is fenced."""
 
+    def peek(self, part: Part) -> Iterator[pa.RecordBatch]:
+        """The records of a part that is staged and not appended yet."""
+
     def append(
         self,
         parts: Sequence[Part],

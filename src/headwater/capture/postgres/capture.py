@@ -20,11 +20,8 @@ import psycopg
 
 from headwater.capture.appender import Appender
 from headwater.capture.position import SourcePosition, lsn_of, lsn_text
-from headwater.capture.postgres.changes import Changes
 from headwater.capture.postgres.connection import Connection, connect, translated
-from headwater.capture.postgres.messages import Messages
-from headwater.capture.postgres.overlap import Seen, Shown
-from headwater.capture.postgres.relations import Relations
+from headwater.capture.postgres.following import Following, Overrun
 from headwater.capture.postgres.slot import (
     Slot,
     check_server,
@@ -32,14 +29,16 @@ from headwater.capture.postgres.slot import (
     drop_slot,
     ensure_publication,
     make_slot,
+    refuse_strange_slot,
     slot_name,
 )
 from headwater.capture.postgres.snapshot import Piece, Snapshot, planned
-from headwater.capture.postgres.stream import Stream
+from headwater.capture.postgres.standing import Standing
 from headwater.capture.postgres.tables import Table, describe, expanded
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.clock import Clock, system_clock
+from headwater.errors import CaptureGap
 from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
 
@@ -54,11 +53,7 @@ class PostgresCapture:
         self._log = log
         self._clock = clock
         self._say = say
-        self._appender: Appender | None = None
-        self._phase = "starting"
-        self._read = (0, 0)
-        self._rows_before = 0
-        self._server_at = 0
+        self._standing = Standing()
 
     # --- before it runs ---
 
@@ -97,84 +92,93 @@ class PostgresCapture:
         tables = self._describe(connection)  # 1
         check_server(connection, url, list(tables.values()))
         specs = self._make_topics(tables)
-        self._rows_before = self.status().rows
-        appender = self._appender = Appender(self._log, name)  # 2
+        self._standing.rows_before = self.status().rows
+        appender = self._standing.appender = Appender(self._log, name)  # 2
         snapshot = Snapshot(url, appender, tables, specs, stopped=stopped, told=self._tell)
         source = appender.state.get("source")
         if source is None or "begins" not in source:  # 3
-            slot = self._first(connection, snapshot, list(tables.values()))
+            slot = self._first(connection, snapshot, tables)
         else:
-            slot = Slot(**source)
-            check_slot(connection, url, name, slot, appender.position)
+            slot = self._known_slot(connection, Slot(**source), tables)
             ensure_publication(connection, url, name, list(tables.values()))
             self._resume(connection, snapshot)  # 4
-        if stopped.is_set():
-            return
-        relations = Relations(self._log, connection, tables)
-        self._leave_out(relations, tables)
-        changes = Changes(appender, relations.learn, Messages(appender, name))
-        stream = Stream(
-            url, slot.name, appender, changes, heartbeat_s=self.spec.settings.heartbeat_s, clock=self._clock
-        )
-        self._phase = "streaming"
-        self._say(f"capture {name}: streaming from {lsn_text(appender.position.end)}")
-        stream.run(stopped, self._between)  # 5
+        while not stopped.is_set():
+            following = Following(
+                self.spec, self._standing, connection, slot, tables, say=self._say, clock=self._clock
+            )  # 5
+            try:
+                following.run(stopped)
+            except Overrun:
+                self._say(f"capture {name}: over its budget of WAL; a new slot, and all tables are compared")
+                slot = self._anew(connection, tables)
 
-    def _first(self, connection: Connection, snapshot: Snapshot, tables: list[Table]) -> Slot:
+    def _known_slot(self, connection: Connection, slot: Slot, tables: dict[str, Table]) -> Slot:
+        appender = self._appender
+        try:
+            check_slot(connection, self.spec.url, self.spec.name, slot, appender.position)
+        except CaptureGap:
+            if "*" not in (appender.state.get("asked") or []):
+                raise
+            return self._anew(connection, tables)
+        return slot
+
+    def _first(self, connection: Connection, snapshot: Snapshot, tables: dict[str, Table]) -> Slot:
         appender, name = self._appender, self.spec.name
-        assert appender is not None
         if appender.state.get("source") is not None:  # a run that ended between these steps: what it made is ours
-            drop_slot(connection, slot_name(name))
-        appender.append([], source={"name": slot_name(name)})
-        ensure_publication(connection, self.spec.url, name, tables)
+            drop_slot(connection, self.spec.url, slot_name(name))
+        ensure_publication(connection, self.spec.url, name, list(tables.values()))
+        if appender.state.get("source") is None:
+            refuse_strange_slot(connection, self.spec.url, slot_name(name))
+            appender.append([], source={"name": slot_name(name)})
         made = make_slot(connection, self.spec.url, name)
         try:
-            pieces, about = planned(connection, tables)
+            pieces, about = planned(connection, list(tables.values()))
             told = [piece.as_json() for piece in pieces]
-            appender.append([], SourcePosition(0, made.slot.begins), source=asdict(made.slot), pieces=told)
+            state = {"source": asdict(made.slot), "pieces": told, "tables": sorted(tables)}
+            appender.append([], SourcePosition(0, made.slot.begins), **state)
             self._read_pieces(snapshot, pieces, made.snapshot, None, about)
         finally:
             made.holder.finish()
         return made.slot
 
+    def _anew(self, connection: Connection, tables: dict[str, Table]) -> Slot:
+        """After a gap: a new slot, from which the stream goes on, and every table is compared with its topic."""
+        appender, name = self._appender, self.spec.name
+        drop_slot(connection, self.spec.url, slot_name(name))
+        ensure_publication(connection, self.spec.url, name, list(tables.values()))
+        made = make_slot(connection, self.spec.url, name)
+        made.holder.finish()
+        state = {"source": asdict(made.slot), "pieces": None, "overlaps": None, "asked": None}
+        appender.append([], SourcePosition(0, made.slot.begins), **state, comparing=sorted(tables))
+        return made.slot
+
     def _resume(self, connection: Connection, snapshot: Snapshot) -> None:
         """Pieces that are not done, from a snapshot of now; what it shows of the stream is left out of that later."""
         appender = self._appender
-        assert appender is not None
         pieces = [Piece.from_json(told) for told in appender.state.get("pieces") or []]
         if all(piece.done for piece in pieces):
             return
-        _, about = planned(connection, [])
         with connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            exported, seen, here = _row(
-                connection,
-                "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text",
-            )
-            appender.append([], overlap_until=lsn_of(here))
-            self._read_pieces(snapshot, pieces, exported, seen, about)
+            query = "SELECT pg_export_snapshot(), pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"
+            exported, seen, here = _row(connection, query)
+            self._read_pieces(snapshot, pieces, exported, (seen, lsn_of(here)), 0)
 
     def _read_pieces(
-        self, snapshot: Snapshot, pieces: list[Piece], exported: str, seen: str | None, about: int
+        self, snapshot: Snapshot, pieces: list[Piece], exported: str, later: tuple[str, int] | None, about: int
     ) -> None:
-        self._phase = "snapshot"
+        self._standing.phase = "snapshot"
         left = sum(not piece.done for piece in pieces)
         self._say(f"capture {self.spec.name}: reading {len({p.table for p in pieces})} tables, {left} ranges")
-        snapshot.take(pieces, exported, seen, about=about)
-
-    def _leave_out(self, relations: Relations, tables: dict[str, Table]) -> None:
-        appender = self._appender
-        assert appender is not None
-        for told in appender.state.get("pieces") or []:
-            piece = Piece.from_json(told)
-            if piece.seen is not None and piece.table in tables:
-                relations.of(tables[piece.table]).shown.append(Shown(Seen.parse(piece.seen), piece.range))
-
-    def _between(self, server: SourcePosition) -> None:
-        self._server_at = max(self._server_at, server.end)
+        snapshot.take(pieces, exported, later=later, about=about)
 
     def _tell(self, read: int, about: int) -> None:
-        self._read = (read, about)
+        self._standing.read, self._standing.about = read, about
+
+    @property
+    def _appender(self) -> Appender:
+        assert self._standing.appender is not None
+        return self._standing.appender
 
     # --- how it stands ---
 
@@ -183,20 +187,19 @@ class PostgresCapture:
             return lsn_of(_row(connection, "SELECT pg_current_wal_flush_lsn()::text")[0])
 
     def reached(self, goal: int) -> bool:
-        appender = self._appender
-        return (
-            self._phase == "streaming" and appender is not None and max(self._server_at, appender.position.end) >= goal
-        )
+        standing = self._standing
+        return standing.phase == "streaming" and max(standing.heard, standing.position.end) >= goal
 
     def status(self) -> CaptureStatus:
-        appender = self._appender
-        position = appender.position.end if appender is not None else 0
+        standing = self._standing
         return CaptureStatus(
             self.spec.name,
-            self._phase,
-            self._rows_before + (appender.rows if appender is not None else 0),
-            *self._read,
-            position=lsn_text(position),
+            standing.phase,
+            standing.rows,
+            standing.read,
+            standing.about,
+            position=lsn_text(standing.position.end),
+            **(standing.kept.told() if standing.kept is not None else {}),
         )
 
 

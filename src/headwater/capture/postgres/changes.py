@@ -5,6 +5,7 @@ Runs are cut where something else than rows must happen in its place: a relation
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,17 +14,20 @@ import pyarrow as pa
 
 from headwater.capture.appender import Appender
 from headwater.capture.current import removals
-from headwater.capture.postgres.compiled import Bytes, Ints, Lengths
+from headwater.capture.postgres.compiled import UNCHANGED, Bytes, Ints, Lengths
 from headwater.capture.postgres.frames import find_fields, find_rows, int32_at
 from headwater.capture.postgres.messages import Messages
-from headwater.capture.postgres.overlap import Shown, not_shown
+from headwater.capture.postgres.overlap import Overlap, not_shown
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.tables import Relation, Table, read_relation
+from headwater.capture.postgres.toast import Run, Toast
 from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 
 BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE = (ord(letter) for letter in "BCRTM")
+
+RECENT = 1000
 
 
 @dataclass(frozen=True)
@@ -45,20 +49,22 @@ class Known:
 
     table: Table
     spec: TopicSpec
-    shown: list[Shown] = field(default_factory=list)
-    """What was read from later snapshots than the slot's: changes that these have shown are left out."""
+    overlaps: list[Overlap] = field(default_factory=list)
 
 
 class Changes:
     """Gathers the parts of what is to be one append. `learn` says what a relation is, or None if it is not captured."""
 
-    def __init__(self, appender: Appender, learn: Callable[[Relation], Known | None], messages: Messages) -> None:
+    def __init__(self, appender: Appender, learn: Callable[[Relation, Ints], Known | None], messages: Messages) -> None:
         self._appender = appender
         self._learn = learn
-        self._messages = messages
+        self.messages = messages
+        self._toast = Toast(appender.log)
         self._relations: dict[int, Known | None] = {}
         self._told: dict[int, bytes] = {}
         self._transaction = 0
+        self.recent: deque[int] = deque(maxlen=RECENT)
+        """The ids of the last transactions."""
         self.parts: list[Part] = []
         self.rows = 0
 
@@ -74,15 +80,16 @@ class Changes:
             self._run(found, begin, cut)
             begin = cut + 1
             if kind == RELATION:
-                self._relation(found.body(cut))
+                self._relation(found.body(cut), self._transactions(found, np.array([cut])))
             elif kind == TRUNCATE:
-                self._truncate(found.body(cut))
+                self._truncate(found.body(cut), self._transactions(found, np.array([cut])))
             else:
-                self.parts += self._messages.take(found.body(cut))
+                self.parts += self.messages.take(found.body(cut))
         self._run(found, begin, last)
-        begins = np.flatnonzero(kinds == BEGIN)
+        begins = first + np.flatnonzero(kinds == BEGIN)
         if len(begins):
-            self._transaction = _transaction_id(found, first + int(begins[-1]))
+            self._transaction = _transaction_id(found, int(begins[-1]))
+            self.recent.extend(_transaction_id(found, int(each)) for each in begins[-RECENT:])
 
     def give(self) -> list[Part]:
         """All parts since the last time."""
@@ -97,12 +104,12 @@ class Changes:
 
     # --- what messages do ---
 
-    def _relation(self, body: bytes) -> None:
+    def _relation(self, body: bytes, transaction: Ints) -> None:
         relation = read_relation(body)
-        self._relations[relation.oid] = self._learn(relation)
+        self._relations[relation.oid] = self._learn(relation, transaction)
         self._told[relation.oid] = body
 
-    def _truncate(self, body: bytes) -> None:
+    def _truncate(self, body: bytes, transaction: Ints) -> None:
         """What the transaction did to the table before has no effect; what the topic holds is taken away.
 
         Only its own parts are gathered then: whoever calls `take` appends earlier transactions first.
@@ -116,7 +123,9 @@ class Changes:
             self.parts = [part for part in self.parts if part.topic != spec.name]
             for partition, extent in log.extents(spec.name).items():
                 for batch in removals(log, spec, partition, extent.end):
-                    self.parts.append(log.stage(spec.name, partition, batch, producer=self._appender.producer))
+                    ids = np.repeat(transaction, batch.num_rows)
+                    left = batch.filter(pa.array(not_shown(known.overlaps, batch.column(spec.key[0]), ids)))
+                    self.parts.append(log.stage(spec.name, partition, left, producer=self._appender.producer))
 
     def _run(self, found: Found, first: int, last: int) -> None:
         if last <= first:
@@ -136,19 +145,25 @@ class Changes:
 
     def _rows(self, found: Found, known: Known, tuples: Ints, signs: Lengths, messages: Ints) -> None:
         table, spec = known.table, known.spec
-        starts, lengths, _ = find_fields(found.data, tuples, signs, messages, len(table.columns))
+        starts, lengths, unknown = find_fields(found.data, tuples, signs, messages, len(table.columns))
         batch = batch_of(table, spec, found.data, starts, lengths, signs)
-        if known.shown:
-            batch = batch.filter(self._not_shown(found, known, batch.column(spec.key[0]), messages))
+        if unknown:
+            missing = {column.name: lengths[place] == UNCHANGED for place, column in enumerate(table.columns)}
+            run = Run(batch, signs, messages, missing)
+            batch = self._toast.repaired(table.name, spec, run, self.parts)
+        if known.overlaps:
+            transactions = self._transactions(found, messages)
+            batch = batch.filter(pa.array(not_shown(known.overlaps, batch.column(spec.key[0]), transactions)))
         if batch.num_rows:
             self.rows += batch.num_rows
             self.parts += self._appender.stage(spec, batch)
 
-    def _not_shown(self, found: Found, known: Known, keys: pa.Array, messages: Ints) -> pa.Array:
+    def _transactions(self, found: Found, messages: Ints) -> Ints:
+        """The ids of the transactions that these messages are of."""
         begins = np.flatnonzero(found.kinds == BEGIN)
         ids = np.array([self._transaction, *(_transaction_id(found, int(each)) for each in begins)], np.int64)
-        transactions = ids[np.searchsorted(begins, messages, side="right")]
-        return pa.array(not_shown(known.shown, keys, transactions))
+        of: Ints = ids[np.searchsorted(begins, messages, side="right")]
+        return of
 
 
 def _transaction_id(found: Found, number: int) -> int:

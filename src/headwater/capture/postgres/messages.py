@@ -20,6 +20,8 @@ class Messages:
         self._appender = appender
         self._spec = TopicSpec(f"{capture}.messages", SCHEMA, key=("prefix",), partitions=1)
         self._made = False
+        self.after = 0
+        """Behind the last one."""
 
     def take(self, body: bytes) -> list[Part]:
         """'M', flags, int64 lsn, prefix, int32 length and content."""
@@ -30,10 +32,12 @@ class Messages:
                 self._spec = self._appender.log.create(self._spec)
             self._made = True
         prefix, _, rest = body[10:].partition(b"\0")
+        lsn = int.from_bytes(body[2:10], "big")
+        self.after = lsn + 1
         row = {
             "prefix": prefix.decode(),
             "content": rest[4:],
-            "lsn": lsn_text(int.from_bytes(body[2:10], "big")),
+            "lsn": lsn_text(lsn),
             "transactional": bool(body[1] & 1),
         }
         return self._appender.stage(self._spec, pa.RecordBatch.from_pylist([row], SCHEMA))

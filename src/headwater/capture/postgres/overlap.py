@@ -7,8 +7,9 @@ would not do: a commit is written a moment before others see it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,25 +40,26 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """Rows in a range of a table's key that were read from a later snapshot."""
+class Overlap:
+    """A range of a table that was read from a later snapshot than the stream had come to: changes that it has shown are
+    left out of the stream, which has told all of them once it is past `until`."""
 
-    seen: Seen
+    table: str
     range: Range
+    seen: str
+    until: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Overlap:
+        return cls(told["table"], Range(**told["range"]), told["seen"], told["until"])
 
 
-def not_shown(shown: Sequence[Shown], keys: pa.Array, transactions: Ints) -> Mask:
+def not_shown(overlaps: Sequence[Overlap], keys: pa.Array, transactions: Ints) -> Mask:
     """The changes that none of these snapshots has shown; `keys` are the first columns of their rows' keys."""
     left = np.ones(len(transactions), np.bool_)
-    for each in shown:
-        left &= ~(each.seen.shows(transactions) & _within(each.range, keys))
+    for each in overlaps:
+        left &= ~(Seen.parse(each.seen).shows(transactions) & each.range.holds(keys))
     return left
-
-
-def _within(asked: Range, keys: pa.Array) -> Mask:
-    inside = np.ones(len(keys), np.bool_)
-    if asked.low is not None:
-        inside &= keys.to_numpy(zero_copy_only=False) >= asked.low
-    if asked.high is not None:
-        inside &= keys.to_numpy(zero_copy_only=False) < asked.high
-    return inside

@@ -9,8 +9,14 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from headwater.capture.postgres.connection import Connection, quoted
 from headwater.capture.postgres.tables import Table
+
+Mask = npt.NDArray[np.bool_]
 
 RANGE_ROWS = 250_000
 INTEGERS = (20, 21, 23)
@@ -27,6 +33,14 @@ class Range:
         told = [f"{column} >= {self.low}"] if self.low is not None else []
         told += [f"{column} < {self.high}"] if self.high is not None else []
         return " AND ".join(told) or "true"
+
+    def holds(self, keys: pa.Array) -> Mask:
+        inside = np.ones(len(keys), np.bool_)
+        if self.low is not None:
+            inside &= keys.to_numpy(zero_copy_only=False) >= self.low
+        if self.high is not None:
+            inside &= keys.to_numpy(zero_copy_only=False) < self.high
+        return inside
 
 
 def ranges_of(connection: Connection, table: Table, rows: int) -> list[Range]:

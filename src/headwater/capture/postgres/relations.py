@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from headwater.capture.postgres.changes import Known
+from headwater.capture.postgres.compiled import Ints
 from headwater.capture.postgres.connection import Connection
+from headwater.capture.postgres.overlap import Overlap, Seen
 from headwater.capture.postgres.tables import COLUMNS, FULL, Relation, Table, altered
 from headwater.errors import SchemaRefused, TableChanged
 from headwater.log.protocol import Log
@@ -27,8 +29,30 @@ class Relations:
     def of(self, table: Table) -> Known:
         return self._known[table.schema, table.relation]
 
-    def learn(self, relation: Relation) -> Known | None:
-        """As the changes that follow are told; None if the table is not captured."""
+    def renewed(self, table: Table) -> Known:
+        """Its topic has all columns that the table has by now; the stream is read as it tells."""
+        known = self.of(table)
+        known.spec = self._evolved(table, known.spec)
+        return known
+
+    def leave_out(self, overlaps: Sequence[Overlap]) -> None:
+        """What these snapshots have shown is left out of the stream from here on."""
+        for known in self._known.values():
+            known.overlaps = [each for each in overlaps if each.table == known.table.name]
+
+    def learn(self, relation: Relation, transaction: Ints) -> Known | None:
+        """As the changes that follow are told; None if they are not captured: of another table, or of a time in between
+        that the table has been compared since."""
+        try:
+            return self._learn(relation)
+        except TableChanged:
+            before = self._names.get(relation.oid, (relation.schema, relation.name))
+            overlaps = self._known[before].overlaps if before in self._known else []
+            if overlaps and all(Seen.parse(each.seen).shows(transaction).all() for each in overlaps):
+                return None
+            raise
+
+    def _learn(self, relation: Relation) -> Known | None:
         name = (relation.schema, relation.name)
         known = self._known.get(name)
         if known is None:
@@ -66,23 +90,22 @@ class Relations:
                 table=table.name,
                 topic=table.topic,
                 why=f"column {error.column!r} has another type ({error.why})",
-                do="Give the column its old type back, or capture the table into a new topic: "
-                f"tables={{{table.name!r}: 'NEW_TOPIC'}}",
+                do=_undo(table, f"ALTER TABLE {table.sql_name} ALTER COLUMN {error.column} TYPE ..."),
             ) from None
 
     def _refuse_gone(self, table: Table, spec: TopicSpec, gone: list[str]) -> None:
-        """A column that the database still has is only older changes, told as they were: before it was added."""
+        """Columns that the database still has are missing in changes from before they were added: those are as told. But
+        not if there are others that the topic does not know: then it is a rename, or has been one."""
         now = {name for name, _, _ in self._connection.execute(COLUMNS, (table.oid,)).fetchall()}
-        missing = [name for name in gone if name not in now]
+        new = [column.name for column in table.columns if column.name not in spec.schema.names]
+        missing = gone if new else [name for name in gone if name not in now]
         if missing:
-            new = [column.name for column in table.columns if column.name not in spec.schema.names]
             perhaps = f" (renamed to {new[0]!r}?)" if new else ""
             raise TableChanged(
                 table=table.name,
                 topic=table.topic,
                 why=f"column {missing[0]!r} is gone{perhaps}",
-                do=f"Run: ALTER TABLE {table.sql_name} ADD COLUMN ... (it may stay empty), or rename it back; "
-                f"or capture the table into a new topic: tables={{{table.name!r}: 'NEW_TOPIC'}}",
+                do=_undo(table, f"ALTER TABLE {table.sql_name} ADD COLUMN {missing[0]} ...;  -- or rename it back"),
             )
 
     def _renamed(self, table: Table, now: str) -> None:
@@ -92,3 +115,10 @@ class Relations:
             why=f"it was renamed to {now!r}",
             do=f"Rename it back, or say tables={{{now.removeprefix('public.')!r}: {table.topic!r}}}",
         )
+
+
+def _undo(table: Table, statement: str) -> str:
+    return (
+        f"Run: {statement} and then: headwater capture resnapshot NAME {table.name}. "
+        f"Or capture the table as it is now into a new topic: tables={{{table.name!r}: 'NEW_TOPIC'}}"
+    )

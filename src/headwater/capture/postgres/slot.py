@@ -112,6 +112,11 @@ def system_of(connection: Connection) -> str:
     return str(row[0])
 
 
+def refuse_strange_slot(connection: Connection, url: str, name: str) -> None:
+    if connection.execute("SELECT 1 FROM pg_replication_slots WHERE slot_name = %s", (name,)).fetchone():
+        raise _refused_slot(url, name, "42710", "")
+
+
 def make_slot(connection: Connection, url: str, capture: str) -> Made:
     name = slot_name(capture)
     holder = connect_low(url, replication=True)
@@ -141,7 +146,9 @@ def _refused_slot(url: str, name: str, code: str, words: str) -> SourceRefused |
     return SourceLost(source=source, why=words.strip())
 
 
-def drop_slot(connection: Connection, name: str) -> None:
+def drop_slot(connection: Connection, url: str, name: str) -> None:
+    """If it is there, as soon as nobody reads from it."""
+    await_free(connection, url, name)
     connection.execute(
         "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s AND NOT active",
         (name,),
@@ -159,7 +166,7 @@ def check_slot(
 
     if system_of(connection) != slot.system:
         raise gap("this is another server than the one it was captured from")
-    _await_free(connection, url, slot.name, wait_s)
+    await_free(connection, url, slot.name, wait_s)
     row: Any = connection.execute(
         "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() FROM pg_replication_slots"
         " WHERE slot_name = %s",
@@ -177,7 +184,7 @@ def check_slot(
         raise gap(f"its slot was moved on to {confirmed}: {ahead} bytes of WAL, from {here} on, are skipped")
 
 
-def _await_free(connection: Connection, url: str, name: str, wait_s: float) -> None:
+def await_free(connection: Connection, url: str, name: str, wait_s: float = RELEASE_S) -> None:
     deadline = time.monotonic() + wait_s
     query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
     while True:

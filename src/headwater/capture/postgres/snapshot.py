@@ -17,10 +17,10 @@ from typing import Any
 from psycopg import pq
 
 from headwater.capture.appender import Appender
-from headwater.capture.position import SourcePosition
 from headwater.capture.postgres.connection import Connection, connect_low, quoted, shown
 from headwater.capture.postgres.copying import copied
 from headwater.capture.postgres.frames import split_copied
+from headwater.capture.postgres.overlap import Overlap
 from headwater.capture.postgres.ranges import Range, ranges_of, rows_of
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.tables import Table
@@ -36,19 +36,18 @@ Told = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of a table; `seen` is the snapshot that it was read from, if that is not the slot's own."""
+    """A range of a table."""
 
     table: str
     range: Range
     done: bool = False
-    seen: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Piece:
-        return cls(told["table"], Range(**told["range"]), told["done"], told["seen"])
+        return cls(told["table"], Range(**told["range"]), told["done"])
 
 
 def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:
@@ -83,8 +82,9 @@ class Snapshot:
         self._told = told
         self._read = 0
 
-    def take(self, pieces: list[Piece], snapshot: str, seen: str | None, *, about: int) -> list[Piece]:
-        """Read from the exported `snapshot`; returns the pieces as they are then: all done, unless it was stopped.
+    def take(self, pieces: list[Piece], snapshot: str, *, later: tuple[str, int] | None, about: int) -> None:
+        """Read from the exported `snapshot` until all is done, or it is stopped. If it is a later one than the slot's,
+        `later` are the transactions that it has seen, and up to where the stream tells of these.
 
         Workers read and stage; this thread appends, one piece at a time, with the list of pieces as it is then.
         """
@@ -108,13 +108,21 @@ class Snapshot:
                     self._drain(left)
                 elif failure is None:
                     number, parts = result
-                    pieces[number] = replace(pieces[number], done=True, seen=seen)
+                    pieces[number] = replace(pieces[number], done=True)
                     self._read += sum(part.rows for part in parts)
-                    self._appender.append(parts, pieces=[piece.as_json() for piece in pieces])
+                    self._append(parts, pieces, pieces[number], later)
                     self._told(self._read, max(about, self._read))
             if failure is not None:
                 raise failure
-        return pieces
+
+    def _append(
+        self, parts: Sequence[Part], pieces: Sequence[Piece], done: Piece, later: tuple[str, int] | None
+    ) -> None:
+        state: dict[str, Any] = {"pieces": [piece.as_json() for piece in pieces]}
+        if later is not None:
+            known = self._appender.state.get("overlaps") or []
+            state["overlaps"] = [*known, Overlap(done.table, done.range, *later).as_json()]
+        self._appender.append(parts, **state)
 
     def _drain(self, left: queue.SimpleQueue[int]) -> None:
         while not left.empty():
@@ -161,8 +169,3 @@ def _ask(handle: pq.abc.PGconn, statement: str, url: str) -> None:
     result = handle.exec_(statement.encode())
     if result.status != pq.ExecStatus.COMMAND_OK:
         raise SourceLost(source=shown(url), why=result.get_error_message())
-
-
-def begun(slot_begins: int) -> SourcePosition:
-    """Where the stream goes on after the slot's own snapshot."""
-    return SourcePosition(commit=0, end=slot_begins)

@@ -49,12 +49,13 @@ class Stream:
         self._open = False
         self._alive_at = 0
         self._told_at = self._beat_at = time.monotonic()
+        self.heard = 0
+        """Up to here the server has told everything, and it is appended."""
         self.committed_us = 0
         """When the last transaction that is appended was committed, by the server's clock."""
 
-    def run(self, stopped: threading.Event, between: Callable[[SourcePosition], None]) -> None:
-        """Until stopped, or the connection breaks. `between` is called between transactions, with where the server is
-        known to be."""
+    def run(self, stopped: threading.Event, between: Callable[[], None]) -> None:
+        """Until stopped, or the connection breaks. `between` is called between transactions, several times a second."""
         begin = lsn_text(self._appender.position.end)
         options = f"proto_version '1', publication_names '{self._slot}', messages 'true'"
         statement = f"START_REPLICATION SLOT {self._slot} LOGICAL {begin} ({options})"
@@ -68,10 +69,12 @@ class Stream:
                 more = wire.take(GATHER_S, least=GATHER_BYTES) if much else wire.take(WAIT_S)
                 much = len(more) >= MUCH_BYTES
                 rest = self._round(wire, rest + more if rest else more)
-                if not self._open and not rest:
-                    self._beat(wire)
-                    between(SourcePosition(self._appender.position.commit, self._alive_at))
-                elif time.monotonic() - self._told_at > STATUS_S:
+                if not self._open:
+                    if not rest:
+                        self._beat(wire)
+                        self.heard = max(self.heard, self._alive_at)
+                    between()
+                if time.monotonic() - self._told_at > STATUS_S:
                     self._acknowledge(wire)
         finally:
             wire.close()
@@ -89,7 +92,7 @@ class Stream:
             whole, taken = int(found.ends[last]), last + 1
             if not (found.kinds[taken:] == BEGIN).any():
                 self._changes.take(found, taken, count)  # relations and messages outside of transactions
-                self._outside(wire)
+                self._outside()
                 whole = int(found.ends[-1])
         elif self._open or (found.kinds == BEGIN).any():
             if whole < ROUND_BYTES:
@@ -98,7 +101,7 @@ class Stream:
             self._open = True
         else:
             self._changes.take(found, 0, count)
-            self._outside(wire)
+            self._outside()
         return raw[whole:]
 
     def _transactions(self, wire: Wire, found: Found, last: int) -> None:
@@ -126,11 +129,12 @@ class Stream:
         self._beat_at = time.monotonic()
         self._acknowledge(wire)
 
-    def _outside(self, wire: Wire) -> None:
+    def _outside(self) -> None:
         """What came outside of a transaction: messages that are not transactional."""
-        parts = self._changes.give()
+        parts, here = self._changes.give(), self._appender.position
         if parts:
-            self._appender.append(parts)
+            end = max(here.end, self._changes.messages.after)
+            self._appender.append(parts, SourcePosition(here.commit, end, here.changes))
 
     def _look(self, found: Found) -> None:
         """Signs of life, and of death."""
@@ -155,8 +159,6 @@ class Stream:
         if self._alive_at > here.end and now - self._beat_at >= self._heartbeat_s:
             self._appender.append([], SourcePosition(here.commit, self._alive_at, here.changes))
             self._beat_at, self._told_at = now, 0.0
-        if now - self._told_at > STATUS_S:
-            self._acknowledge(wire)
 
     def _acknowledge(self, wire: Wire) -> None:
         end = self._appender.position.end

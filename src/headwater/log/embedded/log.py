@@ -128,6 +128,13 @@ class EmbeddedLog:
             self.check(producer)
         return self._encode(known, partition, records, producer=producer)
 
+    def peek(self, part: Part) -> Iterator[pa.RecordBatch]:
+        if part.file is not None:
+            yield from chunks.read_file(self.disk, part.file, part.crc)
+        elif part.data is not None:
+            schema, where = self.known(part.topic).stored(part.schema), f"{part.topic!r}, staged"
+            yield chunks.read_message(part.data, part.crc, schema, catalog=self.catalog.path, where=where)
+
     def _encode(
         self, known: KnownTopic, partition: int, records: pa.RecordBatch, *, producer: Producer | None = None
     ) -> Part:
