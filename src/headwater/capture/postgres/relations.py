@@ -90,7 +90,7 @@ class Relations:
                 table=table.name,
                 topic=table.topic,
                 why=f"column {error.column!r} has another type ({error.why})",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} ALTER COLUMN {error.column} TYPE ..."),
+                do=_undo(table, f"ALTER TABLE {table.sql_name} ALTER {error.column} TYPE ..."),
             ) from None
 
     def _refuse_gone(self, table: Table, spec: TopicSpec, gone: list[str]) -> None:

@@ -24,6 +24,8 @@ from headwater.errors import SourceLost
 READ_BYTES = 1024 * 1024
 AHEAD_BYTES = 16 * 1024 * 1024
 """How much is read ahead of whoever decodes; then the server waits."""
+SMALL_BYTES, PAUSE_S = 64 * 1024, 0.0002
+"""The server sends every message alone. While much is waited for, they are let gather in the socket for a moment."""
 POLL_S = 0.2
 
 
@@ -37,6 +39,7 @@ class Wire:
         self._filled = bytearray()
         self._changed = threading.Condition()
         self._ended = False
+        self._wanted = 1
         self._failure: str | None = None
         self._talking = threading.Lock()
         self._socket: socket.socket | None = None
@@ -59,6 +62,7 @@ class Wire:
         """
         deadline = time.monotonic() + wait_s
         with self._changed:
+            self._wanted = least
             while len(self._filled) < least and not self._ended:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -111,7 +115,8 @@ class Wire:
             while len(self._filled) >= self._ahead and not self._ended:
                 self._changed.wait()
             self._filled += some
-            self._changed.notify_all()
+            if len(self._filled) >= self._wanted:
+                self._changed.notify_all()
 
     def _read_socket(self) -> None:
         assert self._socket is not None
@@ -121,6 +126,8 @@ class Wire:
             if size == 0:
                 return
             self._put(piece[:size])
+            if self._wanted > 1 and size < SMALL_BYTES:
+                time.sleep(PAUSE_S)
 
     def _read_messages(self) -> None:
         while not self._ended:
