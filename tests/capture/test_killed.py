@@ -66,9 +66,8 @@ class Captured:
         assert self.process.wait(120) == 0, self.words.read_text()
 
 
-@pytest.mark.parametrize("begins_full", [False, True], ids=["empty topics", "snapshot under load"])
 def test_topics_are_the_tables_after_kills_of_capture_and_server(
-    server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest, begins_full: bool
+    server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     chosen = random.Random(SEED)
     url = server.url()
@@ -79,7 +78,7 @@ def test_topics_are_the_tables_after_kills_of_capture_and_server(
     file.write_text(APP.format(log=f"file:{tmp_path / 'log'}", url=url))
     load = Load(url, SEED)
     request.addfinalizer(load.close)
-    for _ in range(50 if begins_full else 0):
+    for _ in range(50):
         load.step()
     captured = Captured(file)
     request.addfinalizer(captured.kill)

@@ -94,8 +94,8 @@ class Relations:
             ) from None
 
     def _refuse_gone(self, table: Table, spec: TopicSpec, gone: list[str]) -> None:
-        """Columns that the database still has are missing in changes from before they were added: those are as told. But
-        not if there are others that the topic does not know: then it is a rename, or has been one."""
+        """Columns that the database still has are missing in changes from before they were added: those are as told.
+        But not if there are others that the topic does not know: then it is a rename, or has been one."""
         now = {name for name, _, _ in self._connection.execute(COLUMNS, (table.oid,)).fetchall()}
         new = [column.name for column in table.columns if column.name not in spec.schema.names]
         missing = gone if new else [name for name in gone if name not in now]

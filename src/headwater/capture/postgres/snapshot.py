@@ -28,7 +28,7 @@ from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 
-WORKERS = 3
+WORKERS = 4
 
 Told = Callable[[int, int], None]
 """Rows read so far, and about how many there are."""

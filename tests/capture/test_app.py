@@ -1,0 +1,55 @@
+"""A captured table in an app: a view over it is the answer of the database itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import headwater as hw
+from headwater.errors import BadCapture, UsageError
+from tests.capture.conftest import Database
+
+QUERY = "SELECT country, count(*) AS users, sum(score) AS score FROM users GROUP BY country"
+
+
+@pytest.mark.postgres
+@pytest.mark.spark
+def test_a_view_over_captured_tables_is_what_the_database_answers(database: Database, tmp_path: Path) -> None:
+    database.run(
+        "CREATE TABLE users (id int PRIMARY KEY, country text, score bigint)",
+        "INSERT INTO users SELECT g, 'c' || g % 7, g FROM generate_series(1, 500) g",
+    )
+    with hw.App(database.name, log=f"file:{tmp_path / 'app'}") as app:
+        users = app.capture(database.url, tables=["users"])["users"]
+        assert users.spec.key == ("id",)
+        view = app.view("by_country", sql=QUERY)
+        app.run(only="captures", until="caught-up")
+        database.run("UPDATE users SET country = 'c0' WHERE id % 5 = 0", "DELETE FROM users WHERE id % 11 = 0")
+        app.run(until="caught-up")
+        rows = sorted((row["country"], row["users"], row["score"]) for row in view.read().to_pylist())
+    assert rows == sorted(database.rows(QUERY))
+
+
+@pytest.mark.postgres
+def test_an_app_that_only_captures_needs_no_spark(database: Database, tmp_path: Path) -> None:
+    database.run("CREATE TABLE users (id int PRIMARY KEY)", "INSERT INTO users VALUES (1)")
+    with hw.App(database.name, log=f"file:{tmp_path / 'app'}") as app:
+        topics = app.capture(database.url, tables={"users": "people"})
+        app.run(until="caught-up")
+        assert topics["users"].name == "people"
+        assert topics["users"].read().num_rows == 1
+        with pytest.raises(UsageError, match="declared twice"):
+            app.capture(database.url, tables=["users"])
+        with pytest.raises(UsageError, match="'people' is declared twice"):
+            app.capture(database.url, tables={"users": "people"}, name="other")
+
+
+def test_what_cannot_be_captured_is_refused_when_it_is_declared(tmp_path: Path) -> None:
+    with hw.App("shop", log=f"file:{tmp_path / 'app'}") as app:
+        with pytest.raises(BadCapture, match="no database that can be captured"):
+            app.capture("mysql://somewhere/shop", tables=["users"])
+        with pytest.raises(BadCapture, match="has no tables"):
+            app.capture("postgresql:///shop", tables=[])
+        with pytest.raises(UsageError, match="captures nothing"):
+            app.run(only="captures")
