@@ -117,6 +117,20 @@ def test_a_transaction_larger_than_a_round_is_one_append(shop: Database, monkeyp
     assert_same(shop.log, shop.url, "users", "orders")
 
 
+def test_a_connection_that_only_libpq_can_read_gives_the_same(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with TLS, which the server of these tests was built without."""
+    monkeypatch.setattr("headwater.capture.postgres.wire.readable_past", lambda handle: False)
+    monkeypatch.setattr("headwater.capture.postgres.copying.readable_past", lambda handle: False)
+    capturing = shop.capture(["users", "orders"], heartbeat_s=0.2)
+    shop.caught_up(capturing)
+    shop.run("UPDATE users SET name = 'x' WHERE id < 100", "DELETE FROM orders WHERE id < 100")
+    shop.caught_up(capturing)
+    capturing.stop()
+    shop.run("TRUNCATE orders", "INSERT INTO orders SELECT g, g, g FROM generate_series(1, 3000) g")
+    shop.caught_up(shop.capture(["users", "orders"]))
+    assert_same(shop.log, shop.url, "users", "orders")
+
+
 def test_the_replay_notices_a_row_that_is_missing_and_one_too_many(shop: Database) -> None:
     capturing = shop.capture(["users", "orders"])
     shop.caught_up(capturing)

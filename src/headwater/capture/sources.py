@@ -9,6 +9,10 @@ from headwater.log.protocol import Log
 
 
 def capture_of(spec: CaptureSpec, log: Log) -> Capture:
+    if spec.url.startswith("sqlite:"):
+        from headwater.capture.sqlite.capture import SqliteCapture
+
+        return SqliteCapture(spec, log)
     try:
         from headwater.capture.postgres.capture import PostgresCapture
     except ModuleNotFoundError as error:

@@ -15,12 +15,14 @@ Tables = Sequence[str] | Mapping[str, str]
 @dataclass(frozen=True)
 class CaptureSettings:
     """`partitions` are those of new topics. `wal_budget_bytes` is how much WAL the server may keep for us: past it
-    there is an alert and, with `drop_slot`, the slot is dropped and the tables are compared with their topics."""
+    there is an alert and, with `drop_slot`, the slot is dropped and the tables are compared with their topics.
+    `outbox` is the table, if any, whose rows are told as events."""
 
     partitions: int = 4
     heartbeat_s: float = 10.0
     wal_budget_bytes: int | None = None
     drop_slot: bool = False
+    outbox: str | None = None
 
     def __post_init__(self) -> None:
         if self.drop_slot and self.wal_budget_bytes is None:
@@ -39,13 +41,17 @@ class CaptureSpec:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise BadName(name=self.name, kind="capture")
-        if not self.url.startswith(("postgresql://", "postgres://")):
+        if not self.url.startswith(("postgresql://", "postgres://", "sqlite:")):
             raise BadCapture(
                 what=f"capture {self.name!r}: no database that can be captured",
-                do="Give an address such as postgresql://USER:PASSWORD@HOST/DATABASE",
+                do="Give an address: postgresql://USER:PASSWORD@HOST/DATABASE, or sqlite:PATH",
             )
         if not self.tables:
             raise BadCapture(what=f"capture {self.name!r} has no tables", do="Say tables=['users', ...]")
+        if self.settings.outbox is not None and self.settings.outbox not in self.tables:
+            raise BadCapture(
+                what=f"the outbox {self.settings.outbox!r} is not among the tables", do="Name it in tables= as well"
+            )
 
 
 def topics_of(tables: Tables) -> dict[str, str]:

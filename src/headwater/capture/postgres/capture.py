@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 
 from headwater.capture.appender import Appender
+from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, lsn_of, lsn_text
 from headwater.capture.postgres.connection import Connection, connect, translated
 from headwater.capture.postgres.following import Following, Overrun
@@ -94,7 +95,8 @@ class PostgresCapture:
         specs = self._make_topics(tables)
         self._standing.rows_before = self.status().rows
         appender = self._standing.appender = Appender(self._log, name)  # 2
-        snapshot = Snapshot(url, appender, tables, specs, stopped=stopped, told=self._tell)
+        outbox = self._outbox(appender, tables)
+        snapshot = Snapshot(url, appender, tables, specs, stopped=stopped, told=self._tell, outbox=outbox)
         source = appender.state.get("source")
         if source is None or "begins" not in source:  # 3
             slot = self._first(connection, snapshot, tables)
@@ -104,13 +106,17 @@ class PostgresCapture:
             self._resume(connection, snapshot)  # 4
         while not stopped.is_set():
             following = Following(
-                self.spec, self._standing, connection, slot, tables, say=self._say, clock=self._clock
+                self.spec, self._standing, connection, slot, tables, outbox, say=self._say, clock=self._clock
             )  # 5
             try:
                 following.run(stopped)
             except Overrun:
                 self._say(f"capture {name}: over its budget of WAL; a new slot, and all tables are compared")
                 slot = self._anew(connection, tables)
+
+    def _outbox(self, appender: Appender, tables: dict[str, Table]) -> Outbox | None:
+        name, settings = self.spec.settings.outbox, self.spec.settings
+        return None if name is None else Outbox(appender, name, tables[name].arrow, partitions=settings.partitions)
 
     def _known_slot(self, connection: Connection, slot: Slot, tables: dict[str, Table]) -> Slot:
         appender = self._appender

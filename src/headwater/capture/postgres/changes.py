@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.capture.appender import Appender
 from headwater.capture.current import removals
+from headwater.capture.outbox import Outbox
 from headwater.capture.postgres.compiled import UNCHANGED, Bytes, Ints, Lengths
 from headwater.capture.postgres.frames import find_fields, find_rows, int32_at
 from headwater.capture.postgres.messages import Messages
@@ -25,7 +26,7 @@ from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 
-BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE = (ord(letter) for letter in "BCRTM")
+BEGIN, COMMIT, RELATION, TRUNCATE, MESSAGE, INSERT = (ord(letter) for letter in "BCRTMI")
 
 RECENT = 1000
 
@@ -55,7 +56,14 @@ class Known:
 class Changes:
     """Gathers the parts of what is to be one append. `learn` says what a relation is, or None if it is not captured."""
 
-    def __init__(self, appender: Appender, learn: Callable[[Relation, Ints], Known | None], messages: Messages) -> None:
+    def __init__(
+        self,
+        appender: Appender,
+        learn: Callable[[Relation, Ints], Known | None],
+        messages: Messages,
+        outbox: Outbox | None = None,
+    ) -> None:
+        self._outbox = outbox
         self._appender = appender
         self._learn = learn
         self.messages = messages
@@ -100,6 +108,8 @@ class Changes:
         """The connection is new: relations are described anew, parts of a transaction that did not end come again."""
         self._relations.clear()
         self._told.clear()
+        if self._outbox is not None:
+            self._outbox.forget()
         self.give()
 
     # --- what messages do ---
@@ -151,9 +161,12 @@ class Changes:
             missing = {column.name: lengths[place] == UNCHANGED for place, column in enumerate(table.columns)}
             run = Run(batch, signs, messages, missing)
             batch = self._toast.repaired(table.name, spec, run, self.parts)
+        inserted = found.kinds[messages] == INSERT
         if known.overlaps:
-            transactions = self._transactions(found, messages)
-            batch = batch.filter(pa.array(not_shown(known.overlaps, batch.column(spec.key[0]), transactions)))
+            left = not_shown(known.overlaps, batch.column(spec.key[0]), self._transactions(found, messages))
+            batch, inserted = batch.filter(pa.array(left)), inserted[left]
+        if self._outbox is not None and table.name == self._outbox.table:
+            self.parts += self._outbox.parts(batch.filter(pa.array(inserted)))
         if batch.num_rows:
             self.rows += batch.num_rows
             self.parts += self._appender.stage(spec, batch)

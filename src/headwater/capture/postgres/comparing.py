@@ -20,6 +20,7 @@ from psycopg import pq
 from headwater.capture.appender import Appender
 from headwater.capture.current import rows_in
 from headwater.capture.differences import differences
+from headwater.capture.outbox import Outbox
 from headwater.capture.position import lsn_of
 from headwater.capture.postgres.changes import Changes
 from headwater.capture.postgres.connection import Connection, connect_low, shown
@@ -40,8 +41,15 @@ class Comparing:
     """The tables that are asked for, a range at each `step`."""
 
     def __init__(
-        self, url: str, connection: Connection, appender: Appender, relations: Relations, changes: Changes
+        self,
+        url: str,
+        connection: Connection,
+        appender: Appender,
+        relations: Relations,
+        changes: Changes,
+        outbox: Outbox | None,
     ) -> None:
+        self._outbox = outbox
         self._url = url
         self._connection = connection
         self._appender = appender
@@ -84,6 +92,8 @@ class Comparing:
         spec = self._relations.of(table).spec
         told = rows_in(self._appender.log, spec, lambda rows: pa.array(within.holds(rows.column(spec.key[0]))))
         parts = [part for batch in differences(spec, told, held) for part in self._appender.stage(spec, batch)]
+        if self._outbox is not None and name == self._outbox.table:
+            parts += [part for batch in held.to_batches() for part in self._outbox.parts(batch)]
         known = [Overlap.from_json(each) for each in self._appender.state.get("overlaps") or []]
         overlaps = [*known, Overlap(name, within, seen, until)]
         state: dict[str, Any] = {"overlaps": [each.as_json() for each in overlaps]}

@@ -12,7 +12,7 @@ from psycopg import pq
 
 from headwater.capture.postgres.compiled import Bytes, Ints
 from headwater.capture.postgres.frames import count_frames, find_bodies
-from headwater.capture.postgres.wire import error_words
+from headwater.capture.postgres.wire import error_words, readable_past
 from headwater.errors import SourceLost
 
 PIECE_BYTES = 4 * 1024 * 1024
@@ -24,7 +24,8 @@ def copied(handle: pq.abc.PGconn, statement: str, *, source: str) -> Iterator[tu
 
     Read past libpq, as in `wire`, but for TLS; when it is over, the connection is as before.
     """
-    frames = _by_libpq(handle, statement, source) if handle.ssl_in_use else _by_socket(handle, statement, source)
+    read = _by_socket if readable_past(handle) else _by_libpq
+    frames = read(handle, statement, source)
     for data, begin, count in frames:
         tags, starts, ends = find_bodies(data, begin, count)
         rows = tags == DATA

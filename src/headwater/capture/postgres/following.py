@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from headwater.capture.outbox import Outbox
 from headwater.capture.position import lsn_text
 from headwater.capture.postgres.changes import Changes
 from headwater.capture.postgres.comparing import Comparing
@@ -38,6 +39,7 @@ class Following:
         connection: Connection,
         slot: Slot,
         tables: dict[str, Table],
+        outbox: Outbox | None,
         *,
         say: Callable[[str], None],
         clock: Clock,
@@ -52,8 +54,8 @@ class Following:
         self._tables = tables
         self._appender = appender
         self._relations = Relations(appender.log, connection, tables)
-        changes = Changes(appender, self._relations.learn, Messages(appender, spec.name))
-        self._comparing = Comparing(spec.url, connection, appender, self._relations, changes)
+        changes = Changes(appender, self._relations.learn, Messages(appender, spec.name), outbox)
+        self._comparing = Comparing(spec.url, connection, appender, self._relations, changes, outbox)
         self._stream = Stream(
             spec.url, slot.name, appender, changes, heartbeat_s=spec.settings.heartbeat_s, clock=clock
         )

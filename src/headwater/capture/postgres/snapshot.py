@@ -17,6 +17,7 @@ from typing import Any
 from psycopg import pq
 
 from headwater.capture.appender import Appender
+from headwater.capture.outbox import Outbox
 from headwater.capture.postgres.connection import Connection, connect_low, quoted, shown
 from headwater.capture.postgres.copying import copied
 from headwater.capture.postgres.frames import split_copied
@@ -73,7 +74,9 @@ class Snapshot:
         *,
         stopped: threading.Event,
         told: Told,
+        outbox: Outbox | None = None,
     ) -> None:
+        self._outbox = outbox
         self._url = url
         self._appender = appender
         self._tables = tables
@@ -156,7 +159,10 @@ class Snapshot:
         parts: list[Part] = []
         for data, starts, ends in copied(handle, copy_statement(table, piece.range), source=shown(self._url)):
             places, lengths = split_copied(data, starts, ends, len(table.columns))
-            parts += self._appender.stage(spec, batch_of(table, spec, data, places, lengths))
+            batch = batch_of(table, spec, data, places, lengths)
+            parts += self._appender.stage(spec, batch)
+            if self._outbox is not None and table.name == self._outbox.table:
+                parts += self._outbox.parts(batch)
         return parts
 
 

@@ -43,7 +43,8 @@ class Wire:
         self._failure: str | None = None
         self._talking = threading.Lock()
         self._socket: socket.socket | None = None
-        if handle.ssl_in_use:
+        past = readable_past(handle)
+        if not past:
             handle.send_query(statement.encode())
             _begun(handle, source)
         else:
@@ -51,7 +52,7 @@ class Wire:
             self._socket.setblocking(True)
             text = statement.encode() + b"\0"
             self._socket.sendall(b"Q" + struct.pack(">I", len(text) + 4) + text)
-        read = self._read_messages if handle.ssl_in_use else self._read_socket
+        read = self._read_socket if past else self._read_messages
         self._thread = threading.Thread(target=self._run, args=(read,), name="read the server", daemon=True)
         self._thread.start()
 
@@ -145,6 +146,11 @@ class Wire:
                 self._failure = result.get_error_message() if result is not None else None
                 self._put(b"c" + struct.pack(">I", 4))
                 return
+
+
+def readable_past(handle: pq.abc.PGconn) -> bool:
+    """Whether what comes can be read past libpq: not if only libpq can decrypt it."""
+    return not handle.ssl_in_use
 
 
 def _begun(handle: pq.abc.PGconn, source: str) -> None:

@@ -1,0 +1,1 @@
+"""SQLite: triggers write down what changes, in the same transaction."""
