@@ -155,9 +155,7 @@ def drop_slot(connection: Connection, url: str, name: str) -> None:
     )
 
 
-def check_slot(
-    connection: Connection, url: str, capture: str, slot: Slot, position: SourcePosition, *, wait_s: float = RELEASE_S
-) -> None:
+def check_slot(connection: Connection, url: str, capture: str, slot: Slot, position: SourcePosition) -> None:
     """The slot is there, ours, free, and not past our position; else what is missing is spelled out."""
     here = lsn_text(position.end)
 
@@ -166,7 +164,7 @@ def check_slot(
 
     if system_of(connection) != slot.system:
         raise gap("this is another server than the one it was captured from")
-    await_free(connection, url, slot.name, wait_s)
+    await_free(connection, url, slot.name)
     row: Any = connection.execute(
         "SELECT confirmed_flush_lsn::text, wal_status, plugin, database = current_database() FROM pg_replication_slots"
         " WHERE slot_name = %s",
@@ -184,8 +182,8 @@ def check_slot(
         raise gap(f"its slot was moved on to {confirmed}: {ahead} bytes of WAL, from {here} on, are skipped")
 
 
-def await_free(connection: Connection, url: str, name: str, wait_s: float = RELEASE_S) -> None:
-    deadline = time.monotonic() + wait_s
+def await_free(connection: Connection, url: str, name: str) -> None:
+    deadline = time.monotonic() + RELEASE_S
     query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
     while True:
         row: Any = connection.execute(query, (name,)).fetchone()
