@@ -236,3 +236,11 @@ def test_rows_for_a_topic_that_another_process_deleted_meanwhile(tmp_path: Path)
     hw.open(f"file:{tmp_path}").delete("t")
     with pytest.raises(TopicNotFound):
         Topic(log, topic).append([{"a": 1}])
+
+
+def test_what_is_staged_can_be_read_before_it_is_appended(log: hw.Log) -> None:
+    spec = log.create(TopicSpec("clicks", pa.schema([("n", pa.int64())])))
+    for rows in (3, 100_000):  # travelling along, and in a file
+        part = log.stage("clicks", 0, pa.RecordBatch.from_arrays([pa.array(range(rows))], schema=spec.stored))
+        assert [batch.num_rows for batch in log.peek(part)] == [rows]
+    assert log.extents("clicks")[0].end == 0

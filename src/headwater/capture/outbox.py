@@ -2,8 +2,8 @@
 
 Columns are those of Debezium's event router: `id`, `aggregatetype`, `aggregateid`, `type`, `payload`, and what else
 there is. A row goes to the stream `outbox.event.<aggregatetype>`, keyed by `aggregateid`, in the order of commits, in
-the same append as everything else of its transaction. An id is told once: rows that are read again, or inserted again, are
-left out. Updates and deletions of the outbox tell nothing: most applications delete a row as soon as it is inserted.
+the same append as everything else of its transaction. An id is told once: rows that are read or inserted again are left
+out. Updates and deletions of the outbox tell nothing: most applications delete a row as soon as it is inserted.
 """
 
 from __future__ import annotations
