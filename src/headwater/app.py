@@ -34,8 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App:
-    """Declare topics, streams and views, then `run()`. Nothing is global: two apps in one process do not know of each
-    other.
+    """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
     """
@@ -281,8 +280,7 @@ class App:
     ) -> None:
         from headwater.process.source import Limits
 
-        limits = Limits(rows=max_rows, bytes=max_bytes)
-        self._running.derived[lane.name] = Derived(lane, view, start, limits)
+        self._running.derived[lane.name] = Derived(lane, view, start, Limits(rows=max_rows, bytes=max_bytes))
 
     def _inputs(self) -> dict[str, TopicSpec]:
         """What a query can read: everything that is declared so far and says its columns."""
@@ -342,9 +340,8 @@ class App:
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
-        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
-        Spark is not started: databases go on to fill topics, views wait."""
+        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed.
+        `say` is told what happens, `show` how all stands. only="captures": topics fill, views wait, without Spark."""
         self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
