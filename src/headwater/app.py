@@ -34,8 +34,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class App:
-    """Declare topics, streams and views, then `run()`. Nothing is global: two apps in one process do not know of each
-    other.
+    """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
     """

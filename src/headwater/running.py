@@ -322,6 +322,7 @@ class Running:
             for follower in followers:
                 if follower.failure is not None:
                     raise follower.failure
+            self.captures.check()
             ticker.tick_when_due()
             self.captures.check()
             if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
