@@ -60,7 +60,9 @@ def source_options(app: hw.App, sizes: Sizes, *, cores: int) -> Mapping[str, str
     """All columns of `clicks`, all that is there in one batch."""
     folder = app.folder / "pipelines" / "nowhere" / "1"
     producer = app.log.begin("nowhere")
-    job = Job("nowhere", app.log.url, producer, topic="nowhere", folder=str(folder), inputs=("clicks",))
+    job = Job(
+        "nowhere", app.log.url, producer, topic="nowhere", folder=str(folder), query=str(folder), inputs=("clicks",)
+    )
     return {"job": job.dump(), "topic": "clicks", **Limits(rows=sizes.rows, cores=cores).options()}
 
 
