@@ -74,7 +74,10 @@ lock: setup
 	$(BIN)/uv pip compile --quiet --universal --no-header --extra dev pyproject.toml -o requirements.lock
 
 # Servers and browsers that some tests want, from Debian, where we may install them; without, those tests say why they skip.
+# RUNLEVEL=1: the servers are installed, not started; tests start their own.
 system:
-	@command -v chromium >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
-	  { echo "installing chromium for the browser test"; apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; }; } || true
+	@wanted=""; for each in chromium:chromium mariadbd:mariadb-server redis-server:redis-server; do \
+	  PATH="$$PATH:/usr/sbin" command -v $${each%%:*} >/dev/null 2>&1 || wanted="$$wanted $${each##*:}"; done; \
+	[ -z "$$wanted" ] || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 && \
+	  { echo "installing$$wanted for tests"; apt-get update -qq && \
+	    RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$wanted >/dev/null; }; } || true
