@@ -4,7 +4,7 @@ BIN := .venv/bin
 NAME ?= thread
 DEMO_HTTP ?= 127.0.0.1:8080
 
-.PHONY: setup demo test test-spark test-rest check check-log check-rest prove bench lock format system
+.PHONY: setup demo test test-oracle test-e2e test-rest check check-log check-rest prove bench lock format system
 .DEFAULT_GOAL := help
 
 help:
@@ -30,17 +30,20 @@ setup: .venv/done
 demo: setup
 	@$(BIN)/python examples/demo.py --http $(DEMO_HTTP)
 
-# In two halves at once, as check below: what needs Spark waits much, for batches and for processes that start.
+# In three parts at once: what needs Spark waits much, for batches and for processes that start.
 SPARK := tests/oracle tests/e2e
 
 test: setup system
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-spark test-rest
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target test-oracle test-e2e test-rest
 
-test-spark:
-	$(BIN)/pytest $(SPARK)
+test-oracle:
+	$(BIN)/pytest --durations=12 tests/oracle
+
+test-e2e:
+	$(BIN)/pytest --durations=6 -p no:cacheprovider tests/e2e
 
 test-rest:
-	$(BIN)/pytest -p no:cacheprovider $(SPARK:%=--ignore=%)
+	$(BIN)/pytest --durations=12 -p no:cacheprovider $(SPARK:%=--ignore=%)
 
 # What the fast tests leave out needs Spark, servers or a browser.
 FAST := HEADWATER_FAULT_STEP=23 $(BIN)/pytest -q -m "not spark and not e2e and not slow and not postgres" --hypothesis-profile=quick
