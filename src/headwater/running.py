@@ -324,7 +324,6 @@ class Running:
                     raise follower.failure
             self.captures.check()
             ticker.tick_when_due()
-            self.captures.check()
             if not warm and [self.log.covered(pipeline.producer) for pipeline in pipelines] != known:
                 warm = True
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
