@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 
 import headwater as hw
 from headwater.log import Position, Progress, TopicSpec
 from headwater.log.coverage import Made
+from headwater.log.position import AppendNumber, Epoch
+from headwater.log.protocol import Producer, Snapshot
 from headwater.log.splitting import split
+from headwater.process.cuts import Cuts
+from headwater.process.job import Job
+from headwater.process.source import Limits, newest_of
 
 SCHEMA = pa.schema([("page", pa.string()), ("n", pa.int64())])
 
@@ -48,6 +55,32 @@ class HandMade:
         self.log.append(parts, producer=self._producer, sequence=self._sequence, progress=progress)
         self._sequence += 1
         return self.log.snapshot([self.spec.name]).position
+
+
+class Planned:
+    """A view by hand that plans its batches as Spark's source does."""
+
+    def __init__(self, log: hw.Log, folder: Path, view: HandMade) -> None:
+        self.view = view
+        self._log = log
+        self._cuts = Cuts()
+        made = view.made
+        producer = Producer(made.producer, Epoch(0))
+        folders = {"folder": str(folder / "pipelines" / made.name / "x"), "query": str(folder)}
+        self._job = Job(made.name, log.url, producer, made.topic, inputs=made.inputs, **folders)
+
+    def step(self, *, most: int | None = None, count: int | None = None) -> bool:
+        """One batch, if there is something to read: the page `a` has that count now, or that of all records read."""
+        covered = self._log.covered(self.view.made.producer)
+        at = covered.progress.end if covered is not None else Position()
+        after, limits = Snapshot(AppendNumber(0), at), Limits(rows=most)
+        inputs = self.view.made.inputs
+        newest = lambda topics: newest_of(self._log, topics, after, limits)  # noqa: E731
+        end = self._cuts.planned(self._job, at, inputs, newest).end.position
+        if end == at:
+            return False
+        self.view.batch(end, a=end.total if count is None else count)
+        return True
 
 
 class Versions:

@@ -7,43 +7,13 @@ from pathlib import Path
 import pytest
 
 import headwater as hw
-from headwater.log import Position, Topic, TopicSpec
+from headwater.log import Topic, TopicSpec
 from headwater.log.coverage import Made
 from headwater.log.cuts import Cut, ask, recent, standing
-from headwater.log.position import AppendNumber, Epoch
-from headwater.log.protocol import Producer, Snapshot
+from headwater.log.position import AppendNumber
 from headwater.process import cuts
-from headwater.process.cuts import Cuts
-from headwater.process.job import Job
-from headwater.process.source import Limits, newest_of
 from headwater.records import schema_of
-from tests.unit.handmade import HandMade, Versions, both
-
-
-class Planned:
-    """A view by hand that plans its batches as Spark's source does."""
-
-    def __init__(self, log: hw.Log, folder: Path, view: HandMade) -> None:
-        self.view = view
-        self._log = log
-        self._cuts = Cuts()
-        made = view.made
-        producer = Producer(made.producer, Epoch(0))
-        folders = {"folder": str(folder / "pipelines" / made.name / "x"), "query": str(folder)}
-        self._job = Job(made.name, log.url, producer, made.topic, inputs=made.inputs, **folders)
-
-    def step(self, *, most: int | None = None, count: int = 1) -> bool:
-        """One batch, if there is something to read."""
-        covered = self._log.covered(self.view.made.producer)
-        at = covered.progress.end if covered is not None else Position()
-        after, limits = Snapshot(AppendNumber(0), at), Limits(rows=most)
-        inputs = self.view.made.inputs
-        newest = lambda topics: newest_of(self._log, topics, after, limits)  # noqa: E731
-        end = self._cuts.planned(self._job, at, inputs, newest).end.position
-        if end == at:
-            return False
-        self.view.batch(end, a=count)
-        return True
+from tests.unit.handmade import HandMade, Planned, Versions, both
 
 
 @pytest.fixture
@@ -74,7 +44,7 @@ def test_a_batch_ends_at_the_cut_and_the_next_goes_on(
     clicks.append([{"k": 2}])
     end = clicks.end()
     assert stand(log, versions, view.made, cut) is None
-    assert planned.step()
+    assert planned.step(count=1)
     assert log.covered(view.made.producer).progress.end == there  # type: ignore[union-attr]
     number = stand(log, versions, view.made, cut)
     assert number == log.snapshot([]).number
@@ -128,7 +98,7 @@ def test_a_view_on_a_view_and_on_its_input_comes_to_the_same_cut(
     there = clicks.append([{"k": 1}, {"k": 2}])
     cut = ask(log, [below.made.producer, top.made.producer], timeout_s=30)
     clicks.append([{"k": 3}])
-    assert upper.step(), "it may read what stands at the cut"
+    assert upper.step(count=1), "it may read what stands at the cut"
     assert not upper.step(), "and waits there for the view below"
     assert stand(log, versions, top.made, cut) is None
     assert lower.step(count=1)
