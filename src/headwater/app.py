@@ -17,6 +17,7 @@ from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
 from headwater.running import Derived, Running, Say, Show
 from headwater.serve.view import View, ViewSpec
+from headwater.together import Together
 
 if TYPE_CHECKING:
     from headwater.log.protocol import Progress
@@ -33,7 +34,7 @@ Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class App:
+class App(Together):
     """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
@@ -271,7 +272,7 @@ class App:
     def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
         spec = ViewSpec(lane.name, plan.sql, plan.schema, plan.key, lane.inputs)
-        view = View(spec, lambda: self._running.open_store(lane.name))
+        view = View(spec, lambda: self._running.open_store(lane.name), self._source)
         self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 

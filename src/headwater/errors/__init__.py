@@ -49,6 +49,7 @@ from headwater.errors.process import (
     SparkLost,
     SqlRefused,
 )
+from headwater.errors.reading import BadCondition, BadCursor, CutNotReached, PastGone
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -80,6 +81,8 @@ __all__ = [
     "BackupFailed",
     "BadBackup",
     "BadCapture",
+    "BadCondition",
+    "BadCursor",
     "BadFrame",
     "BadFunction",
     "BadKey",
@@ -98,6 +101,7 @@ __all__ = [
     "CheckpointLost",
     "Compacted",
     "Corrupt",
+    "CutNotReached",
     "Fenced",
     "Full",
     "FunctionFailed",
@@ -113,6 +117,7 @@ __all__ = [
     "NotAnInput",
     "NotCovered",
     "NotCurrent",
+    "PastGone",
     "Pinned",
     "PipelineFailed",
     "PlanChanged",
