@@ -20,7 +20,7 @@ from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
 from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.store import Store
 from headwater.serve.view import View
 

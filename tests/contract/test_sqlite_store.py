@@ -12,7 +12,7 @@ import pytest
 from headwater import Position
 from headwater.errors import BadKey, Corrupt
 from headwater.log.position import AppendNumber
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.store import NOTHING, Mark
 
 SCHEMA = pa.schema(

@@ -23,7 +23,7 @@ from headwater.process.checkpoint import Checkpoint, to_offset
 from headwater.process.hold import held, holding
 from headwater.records import schema_of
 from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.store import NOTHING
 
 CLICKS = TopicSpec("clicks", schema_of({"n": "int64"}), partitions=1)

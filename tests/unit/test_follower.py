@@ -14,7 +14,7 @@ from headwater.log import Position, Progress, TopicSpec
 from headwater.log.topic import split
 from headwater.serve import follower
 from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import View, ViewSpec
 
 SCHEMA = pa.schema([("page", pa.string()), ("n", pa.int64())])

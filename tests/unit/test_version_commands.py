@@ -20,7 +20,7 @@ from headwater.process.lineage import Declared
 from headwater.process.version import Version
 from headwater.process.versions import Versions
 from headwater.records import schema_of
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.store import Mark
 
 APP = """
