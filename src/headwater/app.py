@@ -271,7 +271,7 @@ class App:
     def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
         spec = ViewSpec(lane.name, plan.sql, plan.schema, plan.key, lane.inputs)
-        view = View(spec, lambda: self._running.open_store(lane.name))
+        view = View(spec, lambda to=None: self._running.open_store(lane.name, to))
         self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 

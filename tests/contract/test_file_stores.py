@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 
-from headwater.errors import BadRequest, BadStore, StoreFailed
 from headwater.serve.store import Served, Target
 from headwater.serve.stores.delta import DeltaFolder
 from headwater.serve.stores.duckdb import DuckDBStore
 from headwater.serve.stores.parquet import ParquetFolder
 from headwater.serve.stores.search import SearchStore
 from headwater.testing.stores_contract import (
-    SERVED,
     Place,
     StoreContract,
     TargetContract,
-    changes,
-    mark,
-    plainly,
-    row,
 )
 
 
@@ -48,13 +39,15 @@ def parquet_rows(folder: Path, served: Served) -> list[dict[str, Any]]:
     if not list((folder / "current").glob("*.parquet")):
         return []
     with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        found = connection.execute(f"SELECT * FROM '{folder}/current/*.parquet'").to_arrow_table()
+        connection.execute("SET TimeZone = 'UTC'").fetchall()
+        found = connection.sql(f"SELECT * FROM '{folder}/current/*.parquet'").to_arrow_table()
     rows: list[dict[str, Any]] = found.cast(served.schema).to_pylist()
     return rows
 
 
 class TestParquetFolder(TargetContract):
+    lines_apart = 19
+
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         folder = tmp_path / "v"
@@ -71,6 +64,8 @@ def delta_rows(target: Target, _: Served) -> list[dict[str, Any]]:
 
 
 class TestDeltaFolder(TargetContract):
+    lines_apart = 19
+
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         return Place(lambda served: DeltaFolder(tmp_path / "v", served, name="delta:"), delta_rows)

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 
-import psycopg
-import pyarrow as pa
 import pytest
 
-from headwater.errors import BadStore, StoreFailed
 from headwater.serve.stores.postgres import PostgresStore
 from headwater.serve.stores.postgres_table import Table
 from headwater.testing.postgres import PostgresServer, binaries
-from headwater.testing.stores_contract import SERVED, Place, StoreContract, changes, mark, row
+from headwater.testing.stores_contract import Place, StoreContract
 
 pytestmark = pytest.mark.postgres
 _numbers = itertools.count(1)

@@ -12,8 +12,8 @@ import pytest
 from headwater import Position
 from headwater.errors import BadKey, Corrupt
 from headwater.log.position import AppendNumber
-from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.store import NOTHING, Mark
+from headwater.serve.stores.sqlite import SqliteStore
 
 SCHEMA = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""What stands between a view and where it is to be served from. No message shows a password, token or signing secret."""
+"""What stands between a view and where it is to be served from. No message shows a password or signing secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headwater.errors.serve import ServeError
 
 
 class BadStore(ServeError):
-    """A store that is declared in a way that cannot be, or a place that does not fit the view: trying again is no use."""
+    """A store that is declared in a way that cannot be, or a place that does not fit the view: somebody must act."""
 
     def __init__(self, *, store: str, why: str, do: str) -> None:
         super().__init__(f"{store}: {why}", do=do)
@@ -46,6 +46,6 @@ class StoreTaken(ServeError):
     def __init__(self, *, store: str, by: str) -> None:
         super().__init__(
             f"{store} holds the rows of {by or 'nobody'} by now",
-            do="Was the view switched to another version? Then start this app again, or serve this one to another place",
+            do="Was the view switched to another version? Then start this app again, or serve it to another place",
         )
         self.store, self.by = store, by

@@ -9,9 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import NotAnInput, NotCovered
+from headwater.errors import NotAnInput, NotCovered, UsageError
 from headwater.log.position import Position
 from headwater.serve.store import Store
+from headwater.serve.stores.destinations import Destination, Search, To, destination
+from headwater.serve.stores.search import SearchStore
 
 POLL_S = 0.01
 TIMEOUT_S = 30.0
@@ -27,10 +29,11 @@ class ViewSpec:
 
 
 class View:
-    def __init__(self, spec: ViewSpec, open_store: Callable[[], Store]) -> None:
+    def __init__(self, spec: ViewSpec, open_store: Callable[..., Any]) -> None:
         self.spec = spec
         self._open_store = open_store
         self._store: Store | None = None
+        self.destinations: list[Destination] = []
 
     @property
     def name(self) -> str:
@@ -82,6 +85,25 @@ class View:
 
     def not_covered(self, asked: Position, timeout_s: float) -> NotCovered:
         return NotCovered(view=self.name, asked=str(asked), covers=str(self.position), timeout_s=timeout_s)
+
+    def serve(self, *, to: To | Sequence[To]) -> View:
+        """While the app runs, keep these stores in step with the view too, each at its own pace. See docs/stores.md."""
+        for each in map(destination, [to] if isinstance(to, To) else to):
+            if each.name in [known.name for known in self.destinations]:
+                raise UsageError(what=f"view {self.name!r} is served to {each.name} twice", do="Leave one out")
+            self.destinations.append(each)
+        return self
+
+    def search(self, query: str, *, limit: int = 20) -> pa.Table:
+        """The rows whose text matches best, from the full-text index that the view is served to (`to="search:"`)."""
+        found = next((each for each in self.destinations if isinstance(each, Search)), None)
+        if found is None:
+            raise UsageError(what=f"view {self.name!r} has no full-text index", do='Say view.serve(to="search:")')
+        index: SearchStore = self._open_store(found)
+        try:
+            return index.search(query, limit=limit)[0]
+        finally:
+            index.close()
 
     def close(self) -> None:
         if self._store is not None:

@@ -1,7 +1,7 @@
 """To which addresses something may be sent that a user named: not into the network that we stand in, unless allowed.
 
-A name is resolved once, every address it has is checked, and the connection goes to one that was checked, not to the name
-again: a name that answers differently the second time gains nothing. If it does not resolve, nothing is sent.
+A name is resolved once, every address it has is checked, and the connection goes to one that was checked, not to the
+name again: one that answers differently the second time gains nothing. If it does not resolve, nothing is sent.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A view's rows in a Delta table, for a warehouse. The mark goes along in each commit: rows and mark are one act.
 
 The table has the view's columns and `_part`, by which it is partitioned: a row's part is made of its values. An apply
-rewrites the touched parts in one commit, which also carries the transaction id `headwater/VERSION` with the append number,
-so that of two writers one is refused. Delta has no unsigned numbers: they become the next wider type.
+rewrites the touched parts in one commit, which also carries the transaction id `headwater/VERSION` with the append
+number, so that of two writers one is refused. Delta has no unsigned numbers: they become the next wider type.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DeltaFolder:
         return DeltaTable(self._folder) if DeltaTable.is_deltatable(str(self._folder)) else None
 
     def _told(self, table: DeltaTable) -> tuple[str, Mark]:
-        """What our last commit says. Others may have tidied up since, or a commit so old that only its rows are left."""
+        """What our last commit says: others may have tidied up since. Nothing, if its entry is no longer kept."""
         for commit in table.history():
             if MARK in commit:
                 return commit[VERSION], Mark.parse(commit[MARK])
@@ -86,12 +86,12 @@ class DeltaFolder:
             expect(self._mark(table), after, store=self._name)
             assert table is not None
             rows = [self._changed(table, part, of) for part, of in some.items()]
-            listed = ", ".join(map(str, some))
+            listed = ", ".join(map(str, some)) or "-1"
             write_deltalake(
                 table,
                 pa.concat_tables([self._written.empty_table(), *rows]),
-                mode="overwrite" if some else "append",
-                predicate=f"{PART} IN ({listed})" if some else None,
+                mode="overwrite",
+                predicate=f"{PART} IN ({listed})",
                 commit_properties=self._properties(mark),
             )
             self._applied += 1
@@ -99,7 +99,7 @@ class DeltaFolder:
                 table.vacuum(dry_run=False)
 
     def _changed(self, table: DeltaTable, part: int, some: Any) -> pa.Table:
-        before = table.to_pyarrow_table(partitions=[(PART, "=", str(part))]).drop_columns([PART])
+        before = table.to_pyarrow_table(filters=[(PART, "=", part)]).drop_columns([PART])
         rows = merged(_as(before, self._served.schema), some, self._served.schema)
         signed = _as(rows, pa.schema(list(self._written)[:-1]))
         return signed.append_column(self._written.field(PART), pa.array([part] * rows.num_rows, pa.int32()))
@@ -150,7 +150,12 @@ def _signed_field(field: pa.Field) -> pa.Field:
 
 
 def _signed(kind: pa.DataType) -> pa.DataType:
-    wider = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0)}
+    wider = {
+        pa.uint8(): pa.int16(),
+        pa.uint16(): pa.int32(),
+        pa.uint32(): pa.int64(),
+        pa.uint64(): pa.decimal128(20, 0),
+    }
     if pa.types.is_list(kind):
         return pa.list_(_signed(kind.value_type))
     if pa.types.is_struct(kind):

@@ -42,7 +42,7 @@ class DuckDBStore:
 
         try:
             connection = duckdb.connect(str(self._path))
-            connection.execute("SET TimeZone = 'UTC'")
+            _run(connection, "SET TimeZone = 'UTC'")
             return connection
         except duckdb.Error as error:
             raise StoreFailed(store=self._name, why=_first(error)) from error
@@ -65,25 +65,28 @@ class DuckDBStore:
 
     def _prepare(self) -> None:
         with self._transaction() as connection:
-            connection.execute(
-                f"CREATE TABLE IF NOT EXISTS {MARKS} (table_name VARCHAR PRIMARY KEY, version VARCHAR, mark VARCHAR)"
+            _run(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {MARKS} (table_name VARCHAR PRIMARY KEY, version VARCHAR, mark VARCHAR)",
             )
-            found = connection.execute(f"SELECT version FROM {MARKS} WHERE table_name = ?", [self._plain]).fetchone()
-            if found is not None and found[0] == self._served.version:
+            found = _run(connection, f"SELECT version FROM {MARKS} WHERE table_name = ?", [self._plain])
+            if found and found[0][0] == self._served.version:
                 return
             connection.register("_headwater_made", self._served.schema.empty_table())
-            connection.execute(f"CREATE OR REPLACE TABLE {self._table} AS SELECT * FROM _headwater_made")
+            _run(connection, f"CREATE OR REPLACE TABLE {self._table} AS SELECT * FROM _headwater_made")
             connection.unregister("_headwater_made")
-            connection.execute(
-                f"INSERT OR REPLACE INTO {MARKS} VALUES (?, ?, ?)", [self._plain, self._served.version, str(NOTHING)]
+            _run(
+                connection,
+                f"INSERT OR REPLACE INTO {MARKS} VALUES (?, ?, ?)",
+                [self._plain, self._served.version, str(NOTHING)],
             )
 
     def _mark(self, connection: DuckDBPyConnection) -> Mark:
         query = f"SELECT version, mark FROM {MARKS} WHERE table_name = ?"
-        row = connection.execute(query, [self._plain]).fetchone()
-        if row is None or row[0] != self._served.version:
-            raise StoreTaken(store=self._name, by=row[0] if row else "")
-        return Mark.parse(row[1])
+        rows = _run(connection, query, [self._plain])
+        if not rows or rows[0][0] != self._served.version:
+            raise StoreTaken(store=self._name, by=rows[0][0] if rows else "")
+        return Mark.parse(rows[0][1])
 
     def mark(self) -> Mark:
         with self._transaction() as connection:
@@ -103,34 +106,36 @@ class DuckDBStore:
             if here.num_rows:
                 with _registered(connection, "_headwater_here", here):
                     if key:
-                        connection.execute(
-                            f"DELETE FROM {self._table} t USING _headwater_here s WHERE {_same(list(key))}"
+                        _run(
+                            connection, f"DELETE FROM {self._table} t USING _headwater_here s WHERE {_same(list(key))}"
                         )
-                    connection.execute(f"INSERT INTO {self._table} SELECT {self._names} FROM _headwater_here")
-            connection.execute(f"UPDATE {MARKS} SET mark = ? WHERE table_name = ?", [str(mark), self._plain])
+                    _run(connection, f"INSERT INTO {self._table} SELECT {self._names} FROM _headwater_here")
+            _run(connection, f"UPDATE {MARKS} SET mark = ? WHERE table_name = ?", [str(mark), self._plain])
 
     def _delete(self, connection: DuckDBPyConnection, names: list[str]) -> None:
-        connection.execute(
+        _run(
+            connection,
             f"DELETE FROM {self._table} WHERE rowid IN (SELECT id FROM (SELECT t.rowid AS id, s.{_TIMES} AS times,"
             f" row_number() OVER (PARTITION BY s.{_TURN}) AS nth FROM {self._table} t JOIN _headwater_gone s"
-            f" ON {_same(names)}) WHERE nth <= times)"
+            f" ON {_same(names)}) WHERE nth <= times)",
         )
 
     def clear(self) -> None:
         with self._transaction() as connection:
             self._mark(connection)
-            connection.execute(f"DELETE FROM {self._table}")
-            connection.execute(f"UPDATE {MARKS} SET mark = ? WHERE table_name = ?", [str(NOTHING), self._plain])
+            _run(connection, f"DELETE FROM {self._table}")
+            _run(connection, f"UPDATE {MARKS} SET mark = ? WHERE table_name = ?", [str(NOTHING), self._plain])
 
     def read(self, *, limit: int | None = None) -> tuple[pa.Table, Mark]:
         with self._transaction() as connection:
-            found = connection.execute(f"SELECT {self._names} FROM {self._table} LIMIT ?", [limit]).to_arrow_table()
+            some = "" if limit is None else f" LIMIT {limit:d}"
+            found = connection.sql(f"SELECT {self._names} FROM {self._table}{some}").to_arrow_table()
             return found.cast(self._served.schema), self._mark(connection)
 
     def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
         wanted = typed_key(self._served, key)
         with self._transaction() as connection, _registered(connection, "_headwater_key", wanted):
-            found = connection.execute(
+            found = connection.sql(
                 f"SELECT {', '.join(f't.{_quoted(name)}' for name in self._served.schema.names)}"
                 f" FROM {self._table} t JOIN _headwater_key s ON {_same(wanted.schema.names)}"
             ).to_arrow_table()
@@ -142,6 +147,11 @@ class DuckDBStore:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _run(connection: DuckDBPyConnection, query: str, given: list[Any] | None = None) -> list[tuple[Any, ...]]:
+    """To its end: DuckDB takes no other statement before."""
+    return connection.execute(query, given).fetchall()
 
 
 @contextmanager

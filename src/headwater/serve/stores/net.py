@@ -39,7 +39,7 @@ def net(changes: pa.Table, schema: pa.Schema) -> Net:
 
 
 def net_by_key(changes: pa.Table, schema: pa.Schema, key: tuple[str, ...]) -> Net:
-    """One row a key at most: `here` has the rows that keys have now, `gone` a row of each key that has none any more."""
+    """One row a key at most: `here` are the rows that keys have now, `gone` a row of each key that has none any more."""
     rows = changes.select(schema.names).combine_chunks()
     values = _plain(rows)
     weights, places = _summed(values, changes[WEIGHT])
@@ -79,7 +79,7 @@ def _plain(rows: pa.Table) -> dict[str, pa.Array]:
     return {field.name: plain(rows[field.name].combine_chunks()) for field in rows.schema}
 
 
-def _summed(values: dict[str, pa.Array], weights: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _summed(values: dict[str, pa.Array], weights: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
     """The sum of weights of each different row, and where it stands last."""
     numbered = pa.table({**values, WEIGHT: weights, _PLACE: pa.array(np.arange(len(weights)))})
     summed = numbered.group_by(list(values), use_threads=False).aggregate([(WEIGHT, "sum"), (_PLACE, "max")])

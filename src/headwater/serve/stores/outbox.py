@@ -1,8 +1,8 @@
 """What is to be told to somebody outside, in a SQLite file: written with the mark in one transaction, sent from there.
 
 So every change becomes a message once, and a message is sent until somebody took it, under the same id each time: the
-other side may get it twice, if its answer was lost, and knows it by the id. Messages are sent in their order, but one that
-fails waits for its next try while others pass it by.
+other side may get it twice, if its answer was lost, and knows it by the id. Messages are sent in their order, but one
+that fails waits for its next try while others pass it by.
 
     mark(version, mark)                           messages(id, message_id, body, tries, due_us, state, said)
     state: waiting, failed (given up, until it is sent again by hand); what was sent is removed
@@ -140,7 +140,8 @@ class Outbox:
                     told = f"{self._name}\n{self._served.version}\n{mark.number}\n{part}"
                     message_id = "msg_" + hashlib.sha256(told.encode()).hexdigest()[:32]
                     connection.execute(
-                        "INSERT INTO messages(message_id, body, tries, due_us, state, said) VALUES (?, ?, 0, ?, 'waiting', '')",
+                        "INSERT INTO messages(message_id, body, tries, due_us, state, said)"
+                        " VALUES (?, ?, 0, ?, 'waiting', '')",
                         (message_id, body, self._clock()),
                     )
             connection.execute("UPDATE mark SET mark = ?", (str(mark),))
@@ -149,7 +150,9 @@ class Outbox:
     def _refuse_if_stuck(self, connection: apsw.Connection) -> None:
         disabled = str(_one(connection, "SELECT disabled FROM sender"))
         if disabled:
-            raise StoreFailed(store=self._name, why=f"it is disabled: {disabled}", do="Enable it once the receiver is back")
+            raise StoreFailed(
+                store=self._name, why=f"it is disabled: {disabled}", do="Enable it once the receiver is back"
+            )
         waiting = _one(connection, "SELECT count(*) FROM messages WHERE state = 'waiting'")
         if waiting >= MOST_WAITING:
             raise StoreFailed(store=self._name, why=f"{waiting} messages wait to be sent")
@@ -183,7 +186,7 @@ class Outbox:
             now = self._clock()
             with self._transaction() as connection:
                 disabled, held, _ = _row(connection, "SELECT disabled, held_until_us, failing FROM sender")
-                row = connection.execute(
+                row: Any = connection.execute(
                     "SELECT id, message_id, body, tries, due_us FROM messages WHERE state = 'waiting'"
                     " ORDER BY due_us > ?, CASE WHEN due_us > ? THEN due_us ELSE id END LIMIT 1",
                     (now, now),
@@ -191,10 +194,9 @@ class Outbox:
             if row is None or disabled:
                 return None
             place, message_id, body, tries, due = row
-            if max(int(str(due)), held) > now:
-                return max(int(str(due)), held)
-            answer = self._messenger.send(str(message_id), bytes(body), now)  # type: ignore[arg-type]
-            self._settle(int(str(place)), int(str(tries)) + 1, answer)
+            if (next_us := int(max(due, held))) > now:
+                return next_us
+            self._settle(place, tries + 1, self._messenger.send(message_id, body, now))
         return None
 
     def _settle(self, place: int, tries: int, answer: Answer) -> None:
@@ -240,11 +242,14 @@ class Outbox:
         """Send a message that has failed again, under its id, with all tries before it."""
         with self._transaction() as connection:
             connection.execute(
-                "UPDATE messages SET state = 'waiting', tries = 0, due_us = ? WHERE message_id = ? AND state = 'failed'",
+                "UPDATE messages SET state = 'waiting', tries = 0, due_us = ?"
+                " WHERE message_id = ? AND state = 'failed'",
                 (self._clock(), message_id),
             )
             if not connection.changes():
-                raise UsageError(what=f"no message {message_id!r} has failed", do="Look at failures() for those that have")
+                raise UsageError(
+                    what=f"no message {message_id!r} has failed", do="Look at failures() for those that have"
+                )
         self._wake.set()
 
     def enable(self) -> None:
@@ -257,7 +262,9 @@ class Outbox:
         """Why messages wait, in words; empty if none does for long."""
         with self._transaction() as connection:
             disabled, _, failing = _row(connection, "SELECT disabled, held_until_us, failing FROM sender")
-            said = connection.execute("SELECT said FROM messages WHERE said != '' ORDER BY due_us DESC LIMIT 1").fetchone()
+            said = connection.execute(
+                "SELECT said FROM messages WHERE said != '' ORDER BY due_us DESC LIMIT 1"
+            ).fetchone()
             failed = _one(connection, "SELECT count(*) FROM messages WHERE state = 'failed'")
         told = [f"disabled: {disabled}"] if disabled else [str(said[0])] if failing and said else []
         return "; ".join([*told, f"{failed} messages failed"] if failed else told)
@@ -285,7 +292,8 @@ def _row(connection: apsw.Connection, query: str) -> Any:
 
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS mark(one INTEGER PRIMARY KEY CHECK (one = 1), version TEXT NOT NULL, mark TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS mark(
+  one INTEGER PRIMARY KEY CHECK (one = 1), version TEXT NOT NULL, mark TEXT NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS messages(
   id INTEGER PRIMARY KEY, message_id TEXT NOT NULL UNIQUE, body BLOB NOT NULL, tries INTEGER NOT NULL,
   due_us INTEGER NOT NULL, state TEXT NOT NULL, said TEXT NOT NULL) STRICT;

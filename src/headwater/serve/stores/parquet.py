@@ -5,8 +5,8 @@
     FOLDER/at-7-3f2a/part-03.parquet rows whose hash falls into that part; files that did not change are hard links
     FOLDER/lock                      who applies holds it
 
-An apply writes the touched parts anew, syncs them, then swaps the link. The state before stays for readers in the middle
-of it; older ones are removed. A crash leaves at most a folder that nothing links to, which the next apply removes.
+An apply writes the touched parts anew, syncs them, then swaps the link. The state before stays, for readers in the
+middle of it; older ones are removed. A crash leaves at most a folder that nothing links to, which the next apply removes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ParquetFolder:
         self._name = name
         with self._using() as manifest:
             if manifest is None and any(each.name != LOCK for each in folder.iterdir()):
-                raise BadStore(store=name, why="there are other files in the folder", do="Name one that is empty or new")
+                raise BadStore(
+                    store=name, why="there are other files in the folder", do="Name one that is empty or new"
+                )
             if manifest is None or manifest["version"] != served.version:
                 self._swap(NOTHING, {})
 
@@ -63,7 +65,9 @@ class ParquetFolder:
             return None
         told: dict[str, Any] = json.loads(file.read_text())
         if told["format"] != FORMAT:
-            raise BadStore(store=self._name, why=f"it has format {told['format']}", do="Use the Headwater that wrote it")
+            raise BadStore(
+                store=self._name, why=f"it has format {told['format']}", do="Use the Headwater that wrote it"
+            )
         return told
 
     def mark(self) -> Mark:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from psycopg.sql import Composable, Composed
 
 CONNECT_S = 10
+SILENT_S = 30
+"""A server that has gone away without a word."""
+LOCK_S = 60
 GONE, TIMES, TURN = "_gone", "_times", "_turn"
 
 
@@ -59,12 +62,19 @@ class PostgresStore:
         try:
             if self._open is None or self._open.closed:
                 self._open = psycopg.connect(
-                    self._url, autocommit=True, connect_timeout=CONNECT_S, application_name="headwater"
+                    self._url,
+                    autocommit=True,
+                    connect_timeout=CONNECT_S,
+                    tcp_user_timeout=SILENT_S * 1000,
+                    application_name="headwater",
                 )
                 self._open.execute("SET TIME ZONE 'UTC'")
+                self._open.execute(f"SET lock_timeout = '{LOCK_S}s'")
             yield self._open
         except (psycopg.errors.InsufficientPrivilege, psycopg.ProgrammingError) as error:
-            raise BadStore(store=self._name, why=self._why(error), do="Mend it in the database, then run again") from error
+            raise BadStore(
+                store=self._name, why=self._why(error), do="Mend it in the database, then run again"
+            ) from error
         except psycopg.Error as error:
             raise StoreFailed(store=self._name, why=self._why(error)) from error
 
@@ -79,7 +89,9 @@ class PostgresStore:
         from psycopg import sql
 
         row = connection.execute(
-            sql.SQL("SELECT version, number, position, covers FROM {} WHERE table_name = %s" + lock).format(self._marks),
+            sql.SQL("SELECT version, number, position, covers FROM {} WHERE table_name = %s" + lock).format(
+                self._marks
+            ),
             (self._table.name,),
         ).fetchone()
         if row is None or row[0] != self._served.version:
@@ -134,7 +146,10 @@ class PostgresStore:
         target = identifier(self._table)
         whole = sql.SQL(" AND ").join(sql.SQL("s.{} IS NOT NULL").format(sql.Identifier(name)) for name in key)
         # Equality finds rows by the index; keys with a null in them are few, and searched for.
-        for condition, same in ((sql.SQL("{}").format(whole), "="), (sql.SQL("NOT ({})").format(whole), "IS NOT DISTINCT FROM")):
+        for condition, same in (
+            (sql.SQL("{}").format(whole), "="),
+            (sql.SQL("NOT ({})").format(whole), "IS NOT DISTINCT FROM"),
+        ):
             connection.execute(
                 sql.SQL("DELETE FROM {} t USING pg_temp.changes s WHERE s.{} AND {} AND {}").format(
                     target, sql.Identifier(GONE), condition, _equal(key, same)
@@ -143,7 +158,9 @@ class PostgresStore:
         others = [name for name in names if name not in key]
         set_them = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
         connection.execute(
-            sql.SQL("INSERT INTO {} ({}) SELECT {} FROM pg_temp.changes s WHERE NOT s.{} ON CONFLICT ({}) DO {}").format(
+            sql.SQL(
+                "INSERT INTO {} ({}) SELECT {} FROM pg_temp.changes s WHERE NOT s.{} ON CONFLICT ({}) DO {}"
+            ).format(
                 target,
                 self._columns(),
                 self._columns(),
@@ -233,10 +250,7 @@ class PostgresStore:
 def _equal(names: Sequence[str], same: str) -> Composed:
     from psycopg import sql
 
-    each = (
-        sql.SQL("t.{0} {1} s.{0}").format(sql.Identifier(name), sql.SQL(same))  # type: ignore[arg-type]
-        for name in names
-    )
+    each = (sql.SQL("t.{0} {1} s.{0}").format(sql.Identifier(name), sql.SQL(same)) for name in names)
     return sql.SQL(" AND ").join(each)
 
 

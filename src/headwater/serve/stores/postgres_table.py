@@ -89,9 +89,7 @@ def prepare(connection: Connection[Any], table: Table, served: Served, *, store:
             keys = sql.SQL(", ").join(map(sql.Identifier, served.key or (ROW,)))
             unique = sql.SQL("UNIQUE " if served.key else "")
             nulls = sql.SQL(" NULLS NOT DISTINCT" if served.key else "")
-            connection.execute(
-                sql.SQL("CREATE {}INDEX ON {} ({}){}").format(unique, identifier(table), keys, nulls)
-            )
+            connection.execute(sql.SQL("CREATE {}INDEX ON {} ({}){}").format(unique, identifier(table), keys, nulls))
         made = not there or (found is not None and bool(found[1]))
         connection.execute(
             sql.SQL(
@@ -120,8 +118,7 @@ def _create(table: Table, served: Served) -> Composed:
     from psycopg import sql
 
     columns = [
-        sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(type_of(field.type)))  # type: ignore[arg-type]
-        for field in served.schema
+        sql.SQL("{} {}").format(sql.Identifier(field.name), sql.SQL(type_of(field.type))) for field in served.schema
     ]
     if not served.key:
         columns.append(sql.SQL("{} bigint NOT NULL").format(sql.Identifier(ROW)))
@@ -153,9 +150,7 @@ def _check(
     for field in served.schema:
         ours = type_of(field.type)
         if field.name not in there:
-            raise refused(
-                f"has no column {field.name!r}", f'Run: ALTER TABLE {table} ADD COLUMN "{field.name}" {ours}'
-            )
+            raise refused(f"has no column {field.name!r}", f'Run: ALTER TABLE {table} ADD COLUMN "{field.name}" {ours}')
         fits = next((also for arrow, _, also in _TYPES if arrow == field.type), ("json",))
         if there[field.name][0] not in (ours.partition("(")[0], *fits):
             raise refused(f"has {field.name!r} as {there[field.name][0]}", f"The view's rows need {ours} there")

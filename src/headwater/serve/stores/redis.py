@@ -3,8 +3,8 @@
     page = '/a'                ->  by_page:/a
     (day, user) = (2026-01-02, 7)  ->  by_page:2026-01-02:7      ':' and '%' in a value are written %3A, %25; null is %
 
-Rows and mark change in one MULTI. What Redis forgets (a restart without its file, FLUSHALL), it forgets with the mark, and
-it is filled again from the log; so it is never staler than the store's lag. A server that evicts keys is refused: it
+Rows and mark change in one MULTI. What Redis forgets (a restart without its file, FLUSHALL), it forgets with the mark,
+and it is filled again from the log; so it is never staler than the store's lag. A server that evicts keys is refused: it
 would forget rows and keep the mark.
 """
 
@@ -60,7 +60,9 @@ class RedisStore:
         try:
             return redis.Redis.from_url(self._url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
         except ValueError as error:
-            raise BadStore(store=self._name, why=without(self._url, str(error)), do="Write redis://HOST:PORT/0") from None
+            raise BadStore(
+                store=self._name, why=without(self._url, str(error)), do="Write redis://HOST:PORT/0"
+            ) from None
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -104,7 +106,7 @@ class RedisStore:
         rows = [json.dumps(row, ensure_ascii=False) for row in told(some.here)]
         here = dict(zip(self._keys(some.here), rows, strict=True))
         with self._translated(), self._redis.pipeline(transaction=True) as pipe:
-            pipe.watch(self._marks)
+            pipe.watch(self._marks)  # type: ignore[no-untyped-call]
             expect(self._parsed(pipe.hmget(self._marks, ["version", "mark"])), after, store=self._name)
             pipe.multi()
             for some_gone in _in_parts(gone):
@@ -128,10 +130,10 @@ class RedisStore:
     def _clear(self, version: str | None) -> None:
         """Of that version, or whichever is there. Rows go first, under a mark that nobody goes on from."""
         with self._redis.pipeline(transaction=True) as pipe:
-            pipe.watch(self._marks)
-            found = pipe.hget(self._marks, "version")
-            if version is not None and found is not None and found.decode() != version:
-                raise StoreTaken(store=self._name, by=found.decode())
+            pipe.watch(self._marks)  # type: ignore[no-untyped-call]
+            found = self._version()
+            if version is not None and found is not None and found != version:
+                raise StoreTaken(store=self._name, by=found)
             keys = list(self._redis.scan_iter(match=f"{_literally(self._prefix)}:*", count=AT_ONCE))
             pipe.multi()
             for some in _in_parts(keys):
@@ -146,7 +148,7 @@ class RedisStore:
             with self._translated():
                 found = self._redis.scan_iter(match=f"{_literally(self._prefix)}:*", count=AT_ONCE)
                 keys = list(islice(dict.fromkeys(found), limit))
-                values = [value for some in _in_parts(keys) for value in self._redis.mget(some)]
+                values: list[Any] = [value for some in _in_parts(keys) for value in self._redis.mget(some)]
             if self.mark() == before and None not in values:
                 return untold([json.loads(value) for value in values], self._served.schema), before
         raise StoreFailed(store=self._name, why=f"it changed {TRIES} times while it was read")

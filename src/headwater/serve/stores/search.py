@@ -29,7 +29,9 @@ class SearchStore(SqliteStore):
                 return
             listed = ", ".join(indexed)
             new, old = (", ".join(f"{row}.{column}" for column in indexed) for row in ("new", "old"))
-            connection.execute(f"CREATE VIRTUAL TABLE words USING fts5({listed}, content='rows', content_rowid='rowid')")
+            connection.execute(
+                f"CREATE VIRTUAL TABLE words USING fts5({listed}, content='rows', content_rowid='rowid')"
+            )
             connection.execute(
                 "CREATE TRIGGER words_come AFTER INSERT ON rows BEGIN"
                 f" INSERT INTO words(rowid, {listed}) VALUES (new.rowid, {new}); END"

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
 from headwater.log.position import AppendNumber, Position
 from headwater.records import WEIGHT
-from headwater.serve.stores.plainvalues import affinity, plain, row_numbers, typed
 from headwater.serve.store import NOTHING, Mark, expect
+from headwater.serve.stores.plainvalues import affinity, plain, row_numbers, typed
 
 BUSY_S = 10.0
 COPY_PAGES = 1024

@@ -4,7 +4,7 @@
                  "covers", "restart", "part", "changes": [{"weight": -1, "row": {...}}, ...]}}
     webhook-id           the same each time that a message is sent
     webhook-timestamp    seconds, when it was sent
-    webhook-signature    v1,BASE64 of HMAC-SHA256 over "{id}.{timestamp}.{body}"; one for each secret, so that they can change
+    webhook-signature    v1,BASE64 of HMAC-SHA256 over "{id}.{timestamp}.{body}"; one a secret, so that they can change
 
 2xx: taken. 410: the endpoint is disabled. 429, 502, 504: nothing is sent for a while (Retry-After). All else, redirects
 too, is a failure: the message is tried again on the schedule of the outbox.
@@ -110,7 +110,8 @@ class WebhookMessenger:
         return Answer("failed", f"the receiver answered {status}", _seconds(after, now_us))
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str | None]:
-        """Status and Retry-After. The connection goes to the address that was checked, under the name that was given."""
+        """Status and Retry-After. The connection goes to the address that was checked, under the name that was given: no
+        redirect is followed, no proxy asked."""
         parts = self._parts
         host = str(parts.hostname)
         port = parts.port or (443 if self._tls else 80)
