@@ -1,4 +1,4 @@
-"""Redis keeps the contract of stores, on a real server; and what is its own: keys as text, what it forgets, eviction."""
+"""Redis keeps the contract of stores, on a real server; and what is its own: keys, forgetting, eviction."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_keys_are_text_that_nobody_can_mistake(server: RedisServer) -> None:
     store = RedisStore(server.url(1), "by_page", SERVED, name="redis:")
     store.apply(changes(row("/a b", 1), row("x:y%", 2), row(None, 3), row("%", 4)), mark(1))
     client = redis.Redis.from_url(server.url(1), decode_responses=True)
-    keys = {key for key in client.keys("by_page:*")}
+    keys = set(client.keys("by_page:*"))
     assert keys == {"by_page:/a b", "by_page:x%3Ay%25", "by_page:%", "by_page:%25"}
     assert json.loads(str(client.get("by_page:x%3Ay%25"))) == {"page": "x:y%", "n": 2}
     client.close()

@@ -1,8 +1,8 @@
 """A view and all its stores while an app runs: each follows at its own pace, in a thread of its own.
 
 The store that the view answers from is the app's own: if that breaks, the run ends. Others are somebody else's: one
-that fails is tried again, its failure and lag are shown, and nobody waits for it. Upkeep leaves what any of them has yet
-to apply, but not for ever: one that is more than its `hold_rows` behind is let go, and filled anew when it is back.
+that fails is tried again, its failure and lag are shown, and nobody waits for it. Upkeep leaves what any of them has
+yet to apply, but not for ever: one that is more than its `hold_rows` behind is let go, and filled anew when it is back.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def net(changes: pa.Table, schema: pa.Schema) -> Net:
 
 
 def net_by_key(changes: pa.Table, schema: pa.Schema, key: tuple[str, ...]) -> Net:
-    """One row a key at most: `here` are the rows that keys have now, `gone` a row of each key that has none any more."""
+    """One row a key at most: `here` are the rows that keys have now, `gone` one of each key that has none any more."""
     rows = changes.select(schema.names).combine_chunks()
     values = _plain(rows)
     weights, places = _summed(values, changes[WEIGHT])

@@ -6,7 +6,7 @@
     FOLDER/lock                      who applies holds it
 
 An apply writes the touched parts anew, syncs them, then swaps the link. The state before stays, for readers in the
-middle of it; older ones are removed. A crash leaves at most a folder that nothing links to, which the next apply removes.
+middle of it; older ones are removed. A crash leaves at most a folder that nothing links to: the next apply removes it.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     (day, user) = (2026-01-02, 7)  ->  by_page:2026-01-02:7      ':' and '%' in a value are written %3A, %25; null is %
 
 Rows and mark change in one MULTI. What Redis forgets (a restart without its file, FLUSHALL), it forgets with the mark,
-and it is filled again from the log; so it is never staler than the store's lag. A server that evicts keys is refused: it
-would forget rows and keep the mark.
+and it is filled again from the log; so it is never staler than the store's lag. A server that evicts keys is refused:
+it would forget rows and keep the mark.
 """
 
 from __future__ import annotations

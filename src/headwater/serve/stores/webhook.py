@@ -110,7 +110,7 @@ class WebhookMessenger:
         return Answer("failed", f"the receiver answered {status}", _seconds(after, now_us))
 
     def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, str | None]:
-        """Status and Retry-After. The connection goes to the address that was checked, under the name that was given: no
+        """Status and Retry-After. The connection goes to the address that was checked, under the name given; no
         redirect is followed, no proxy asked."""
         parts = self._parts
         host = str(parts.hostname)
