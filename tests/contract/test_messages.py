@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,16 @@ from headwater.serve.stores.mail import MailMessenger, Server
 from headwater.serve.stores.outbox import Outbox
 from headwater.serve.stores.plainvalues import untold
 from headwater.serve.stores.webhook import BODY_BYTES, WebhookMessenger, new_secret
-from headwater.testing.stores_contract import SERVED, Place, TargetContract, changes, mark, row
+from headwater.testing.stores_contract import (
+    SERVED,
+    Interrupted,
+    Place,
+    TargetContract,
+    changes,
+    interrupted_at,
+    mark,
+    row,
+)
 
 
 def summed(told: Iterable[dict[str, Any]], served: Served) -> list[dict[str, Any]]:
@@ -48,8 +57,6 @@ class TestWebhook(TargetContract):
 
 
 class TestLines(TargetContract):
-    interrupted = "lines that were written cannot be taken back: they may be told twice"
-
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         out: dict[str, io.StringIO] = {}
@@ -63,6 +70,26 @@ class TestLines(TargetContract):
             return summed((json.loads(line) for line in out[served.version].getvalue().splitlines()), served)
 
         return Place(opened, told)
+
+    def test_interrupted_anywhere_rows_and_mark_never_part(
+        self, place: Place, opened: Callable[..., Target], tmp_path: Path
+    ) -> None:
+        """Lines that were written cannot be taken back: cut off, they are told again, but none is left out."""
+        out, line, number, cut = io.StringIO(), 1, 0, True
+        while cut:
+            store = Lines(tmp_path / "cut", SERVED, name="stdout:", out=out)
+            before, number = store.mark(), number + 1
+            try:
+                with interrupted_at(line):
+                    store.apply(changes(row(f"/{number}", number)), mark(number), after=before)
+                cut = False
+            except Interrupted:
+                again = Lines(tmp_path / "cut", SERVED, name="stdout:", out=out)
+                if again.mark() == before:
+                    again.apply(changes(row(f"/{number}", number)), mark(number), after=before)
+            line += self.lines_apart
+        told = [json.loads(each)["row"]["n"] for each in out.getvalue().splitlines()]
+        assert list(dict.fromkeys(told)) == list(range(1, number + 1))
 
 
 class Forgetful(Lines):

@@ -15,6 +15,7 @@ import pytest
 import trustme
 from standardwebhooks import Webhook as Checker
 from standardwebhooks import WebhookVerificationError
+from typer.testing import CliRunner
 
 from headwater.errors import AddressRefused, BadStore, StoreFailed, UsageError
 from headwater.serve.stores import Webhook, addresses, new_secret
@@ -360,3 +361,43 @@ def test_neither_path_nor_secret_is_ever_shown() -> None:
     for told in (made.name, repr(made), json.dumps(str(made))):
         assert "T0KEN" not in told
         assert SECRET[6:] not in told
+
+
+def test_by_the_command_failures_are_listed_sent_again_and_the_receiver_enabled(
+    receiver: Receiver, clock: Clock, tmp_path: Path
+) -> None:
+    import headwater as hw
+    from headwater.cli.main import cli
+
+    hw.open(f"file:{tmp_path}").close()
+    messenger = WebhookMessenger(f"http://127.0.0.1:{receiver.port}/", [SECRET], name="hook", allowed=LOCAL)
+    (tmp_path / "stores").mkdir()
+    path = tmp_path / "stores" / "by_page.x.outbox"
+    outbox = Outbox(path, SERVED, messenger, name="http://h/#1", clock=clock, jitter=lambda: 0.0)
+    assert path.stat().st_mode & 0o77 == 0, "nobody else reads it"
+    receiver.answers = [(500, {})] * len(SCHEDULE_S) + [(410, {})]
+    outbox.apply(changes(row("/a", 1)), mark(1))
+    while (due := outbox.deliver()) is not None:
+        clock.now = due
+
+    def told(*words: str) -> Any:
+        ran = CliRunner().invoke(cli, ["outbox", *words, "--log", f"file:{tmp_path}", "--json"])
+        assert ran.exit_code == 0, ran.output
+        return json.loads(ran.output)
+
+    (listed,) = told("list")
+    assert (listed["name"], listed["view"], listed["store"], listed["failed"]) == (
+        "by_page.x", "by_page", "http://h/#1", 1,
+    )  # fmt: skip
+    (failed,) = told("failed", "by_page.x")
+    assert (failed["tries"], failed["said"]) == (10, "the receiver answered 500")
+    assert told("replay", "by_page.x") == [{"message": failed["message"], "state": "waiting"}]
+    clock.now += 86400 * SECOND
+    outbox.deliver()
+    assert "410" in told("list")[0]["trouble"]
+    told("enable", "by_page.x")
+    clock.now += 86400 * SECOND
+    assert outbox.deliver() is None
+    assert told("waiting", "by_page.x") == []
+    assert CliRunner().invoke(cli, ["outbox", "failed", "x", "--log", f"file:{tmp_path}"]).exception is not None
+    outbox.close()

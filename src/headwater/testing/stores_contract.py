@@ -150,8 +150,6 @@ class TargetContract:
     """Why rows without a key are refused, if they are."""
     apart: ClassVar[str] = ""
     """Why versions do not meet, if they do not: each has a place of its own."""
-    interrupted: ClassVar[str] = ""
-    """Why changes may be told twice, if they may: what is outside cannot be taken back."""
 
     @pytest.fixture
     def opened(self, place: Place) -> Iterator[Callable[[Served], Target]]:
@@ -280,8 +278,6 @@ class TargetContract:
 
     def test_interrupted_anywhere_rows_and_mark_never_part(self, place: Place, opened: Callable[..., Target]) -> None:
         """At every few lines of an apply it is cut off, opened again, and the changes applied again if need be."""
-        if self.interrupted:
-            pytest.skip(self.interrupted)
         table: Counter[tuple[str | None, int]] = Counter()
         store, number, line, cut = opened(), 0, 1, True
         while cut:
