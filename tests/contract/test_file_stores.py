@@ -196,3 +196,12 @@ def test_a_duckdb_file_that_another_process_has_open_is_told(tmp_path: Path) -> 
             DuckDBStore(path, "v", SERVED, name="duckdb:")
         process.communicate()
     DuckDBStore(path, "v", SERVED, name="duckdb:").close()
+
+
+def test_a_table_of_somebody_else_in_a_duckdb_file_is_not_taken(tmp_path: Path) -> None:
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as connection:
+        connection.execute("CREATE TABLE v AS SELECT 1 AS precious").fetchall()
+    with pytest.raises(BadStore, match="there is a table 'v' already"):
+        DuckDBStore(tmp_path / "v.duckdb", "v", SERVED, name="duckdb:")
+    with duckdb.connect(str(tmp_path / "v.duckdb")) as connection:
+        assert connection.execute("SELECT precious FROM v").fetchall() == [(1,)]

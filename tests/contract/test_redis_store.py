@@ -98,3 +98,15 @@ def test_a_wrong_password_is_told_without_it(server: RedisServer) -> None:
     with pytest.raises(StoreFailed) as failed:
         RedisStore(url, "v", SERVED, name="redis://127.0.0.1")
     assert "guessed-wrong" not in str(failed.value)
+
+
+def test_keys_of_others_that_begin_alike_are_left_alone(server: RedisServer) -> None:
+    client = redis.Redis.from_url(server.url(4))
+    client.set("v:more:x", "somebody's")
+    store = RedisStore(server.url(4), "v", SERVED, name="redis:")
+    store.apply(changes(row("/a", 1)), mark(1))
+    assert store.read()[0].num_rows == 1
+    store.clear()
+    assert client.get("v:more:x") == b"somebody's"
+    client.close()
+    store.close()

@@ -42,11 +42,11 @@ def rows_of(kind: str, where: str, store: Target) -> list[tuple[str, int]]:
         return connection.execute(f"SELECT page, n FROM '{folder}/current/*.parquet'").fetchall()
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres", "parquet", "duckdb"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgres", "parquet"])
 def test_killed_in_the_middle_of_an_apply_rows_are_those_of_the_mark(
     kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    where = {"sqlite": str(tmp_path), "parquet": f"parquet:{tmp_path / 'v'}", "duckdb": f"duckdb:{tmp_path / 'v.db'}"}
+    where = {"sqlite": str(tmp_path), "parquet": f"parquet:{tmp_path / 'v'}"}
     if kind == "postgres":
         where[kind] = request.getfixturevalue("server").url() + "&table=v"
     seed = random.Random(7)

@@ -220,6 +220,15 @@ def test_mails_begin_with_what_changes_after_the_first_start(
     outbox.close()
 
 
+def test_the_status_line_has_a_stores_lag_and_what_it_says() -> None:
+    from headwater.cli.status import _served
+
+    well = serving.StoreStatus("by_page", "redis://h/0", 12_000, 0.5)
+    assert _served(well) == "by_page -> redis://h/0: lag 12.0k"
+    down = serving.StoreStatus("by_page", "redis://h/0", None, 9.0, "it is down.", "far behind")
+    assert _served(down) == "by_page -> redis://h/0: no answer (it is down. far behind)"
+
+
 # --- addresses ---
 
 

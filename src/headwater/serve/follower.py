@@ -6,7 +6,7 @@ import threading
 
 import pyarrow as pa
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, StoreMoved
 from headwater.log.protocol import Log, Snapshot
 from headwater.serve.store import Mark, Target
 
@@ -43,8 +43,11 @@ class Follower:
             seen = mark.number
             while not self._stop.is_set():
                 seen = self._log.wait(seen, WAKE_S)
-                while not self._stop.is_set() and (further := self.step(mark)) is not None:
-                    mark = further
+                try:
+                    while not self._stop.is_set() and (further := self.step(mark)) is not None:
+                        mark = further
+                except StoreMoved:  # another process runs the same app, as long as both live
+                    mark = self._store.mark()
         except HeadwaterError as error:
             self.failure = error
 

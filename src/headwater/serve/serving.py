@@ -126,19 +126,17 @@ class Serving:
         target = self.to.open(self._served)
         try:
             following = Follower(self._log, self._topic, self._producer, target)
-            mark = target.mark()
-            if mark == NOTHING and self.to.from_end and (end := at_end(self._log, self._topic, self._producer)):
-                target.apply(self._log.topic(self._topic).stored.empty_table(), end, after=mark)
-                mark = end
+            mark = self._begin(target)
             seen = mark.number
             while not self._stop.is_set():
                 further: Mark | None = mark
                 while not self._stop.is_set() and further is not None:
                     self._mark = mark = further
                     further = self._step(following, target, mark)
+                    self._failure = None
                     if further is not None:
                         self._stop.wait(self.to.pace_s)
-                self._failure, self._fresh_at = None, time.monotonic()
+                self._fresh_at = time.monotonic()
                 self._trouble = str(getattr(target, "trouble", str)())
                 seen = self._log.wait(seen, WAKE_S)
         finally:
@@ -149,7 +147,16 @@ class Serving:
             return following.step(mark)
         except (Compacted, Missed):  # upkeep did not wait for it any more
             target.clear()
-            return NOTHING
+            return self._begin(target)
+
+    def _begin(self, target: Target) -> Mark:
+        """Where it goes on; one that only wants to know what changes begins at the end."""
+        mark = target.mark()
+        end = at_end(self._log, self._topic, self._producer) if self.to.from_end and mark == NOTHING else None
+        if end is None:
+            return mark
+        target.apply(self._log.topic(self._topic).stored.empty_table(), end, after=mark)
+        return end
 
 
 class ServedView:

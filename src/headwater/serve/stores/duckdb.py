@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headwater.errors import StoreFailed, StoreTaken
+from headwater.errors import BadStore, StoreFailed, StoreTaken
 from headwater.serve.store import NOTHING, Mark, Served, expect
 from headwater.serve.stores.keys import typed_key
 from headwater.serve.stores.net import net, net_by_key, repeated
@@ -72,6 +72,10 @@ class DuckDBStore:
             found = _run(connection, f"SELECT version FROM {MARKS} WHERE table_name = ?", [self._plain])
             if found and found[0][0] == self._served.version:
                 return
+            there = "SELECT 1 FROM duckdb_tables() WHERE table_name = ? AND database_name = current_database()"
+            if not found and _run(connection, there, [self._plain]):
+                do = "Name another with ?table=NAME: its rows would be lost"
+                raise BadStore(store=self._name, why=f"there is a table {self._plain!r} already", do=do)
             connection.register("_headwater_made", self._served.schema.empty_table())
             _run(connection, f"CREATE OR REPLACE TABLE {self._table} AS SELECT * FROM _headwater_made")
             connection.unregister("_headwater_made")

@@ -111,10 +111,8 @@ class OutboxFile:
             view, store = row_of(connection, "SELECT view, store FROM about") or ("", "")
             disabled, failing = row_of(connection, "SELECT disabled, failing FROM sender")
             said = row_of(connection, "SELECT said FROM messages WHERE said != '' ORDER BY due_us DESC LIMIT 1")
-            states: dict[Any, Any] = dict(
-                connection.execute("SELECT state, count(*) FROM messages GROUP BY state").fetchall()
-            )  # type: ignore[arg-type]
-        waiting, failed = (int(states.get(state, 0)) for state in ("waiting", "failed"))
+            states: list[Any] = connection.execute("SELECT state, count(*) FROM messages GROUP BY state").fetchall()
+        waiting, failed = (dict(states).get(state, 0) for state in ("waiting", "failed"))
         told = [f"disabled: {disabled}"] if disabled else [str(said[0])] if failing and said else []
         return About(view, store, waiting, failed, "; ".join([*told, f"{failed} messages failed"] if failed else told))
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MARKS = "headwater_marks"
 ROW = "_row"
 """In a table without a key: a number made of all values, by which rows are found."""
+LONGEST = 63
 LEAST = 15_00_00
 """The first PostgreSQL whose unique indexes can take nulls as equal."""
 
@@ -60,6 +61,10 @@ def prepare(connection: Connection[Any], table: Table, served: Served, *, store:
 
     if connection.info.server_version < LEAST:
         raise BadStore(store=store, why="the server is older than PostgreSQL 15", do="Serve to a newer one")
+    for name in (table.name, *served.schema.names):
+        if len(name.encode()) > LONGEST:
+            why = f"{name!r} is longer than the {LONGEST} bytes that PostgreSQL's names have"
+            raise BadStore(store=store, why=why, do="Give it a shorter one: a table with ?table=, a column with AS")
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"headwater {table}",))
         marks = sql.Identifier(table.schema, MARKS)

@@ -123,6 +123,13 @@ class RedisStore:
         columns = [[_part(row[name]) for row in told(rows.select([name]))] for name in self._served.key]
         return [":".join((self._prefix, *parts)) for parts in zip(*columns, strict=True)]
 
+    def _found(self) -> dict[str, None]:
+        """The keys of our rows: others may begin alike."""
+        found = self._redis.scan_iter(match=f"{_literally(self._prefix)}:*", count=AT_ONCE)
+        texts = (key.decode() for key in found if isinstance(key, bytes))
+        colons = self._prefix.count(":") + len(self._served.key)
+        return dict.fromkeys(key for key in texts if key.count(":") == colons)
+
     def clear(self) -> None:
         with self._translated():
             self._clear(self._served.version)
@@ -134,7 +141,7 @@ class RedisStore:
             found = self._version()
             if version is not None and found is not None and found != version:
                 raise StoreTaken(store=self._name, by=found)
-            keys = list(self._redis.scan_iter(match=f"{_literally(self._prefix)}:*", count=AT_ONCE))
+            keys = list(self._found())
             pipe.multi()
             for some in _in_parts(keys):
                 pipe.delete(*some)
@@ -146,8 +153,7 @@ class RedisStore:
         for _ in range(TRIES):
             before = self.mark()
             with self._translated():
-                found = self._redis.scan_iter(match=f"{_literally(self._prefix)}:*", count=AT_ONCE)
-                keys = list(islice(dict.fromkeys(found), limit))
+                keys = list(islice(self._found(), limit))
                 values: list[Any] = [value for some in _in_parts(keys) for value in self._redis.mget(some)]
             if self.mark() == before and None not in values:
                 return untold([json.loads(value) for value in values], self._served.schema), before

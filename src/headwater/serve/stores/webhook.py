@@ -22,6 +22,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from urllib.parse import SplitResult
@@ -136,8 +137,9 @@ class WebhookMessenger:
 
 
 def _cut(connection: http.client.HTTPConnection) -> None:
-    if connection.sock is not None:
-        connection.sock.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError):  # it is closed already
+        if connection.sock is not None:
+            connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def _target(parts: SplitResult) -> str:
