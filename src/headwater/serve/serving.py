@@ -63,8 +63,11 @@ class Serving:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
+    def ask_to_stop(self) -> None:
         self._stop.set()
+
+    def stop(self) -> None:
+        self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join(STOP_S)
 
@@ -174,6 +177,8 @@ class ServedView:
             each.start()
 
     def stop(self) -> None:
+        for each in self._others:
+            each.ask_to_stop()
         self._own.stop()
         for each in self._others:
             each.stop()

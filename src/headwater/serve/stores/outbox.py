@@ -7,8 +7,8 @@ that fails waits for its next try while others pass it by.
 
 from __future__ import annotations
 
-import hashlib
 import random
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -102,14 +102,12 @@ class Outbox(OutboxFile):
             self._refuse_if_stuck(connection)
             if some.here.num_rows or some.gone.num_rows:
                 restart = found == NOTHING
-                for part, body in enumerate(self._messenger.compose(self._served, some, mark, restart=restart)):
-                    told = f"{self._name}\n{self._served.version}\n{mark.number}\n{part}"
-                    message_id = "msg_" + hashlib.sha256(told.encode()).hexdigest()[:32]
-                    connection.execute(
-                        "INSERT INTO messages(message_id, body, tries, due_us, state, said)"
-                        " VALUES (?, ?, 0, ?, 'waiting', '')",
-                        (message_id, body, self._clock()),
-                    )
+                bodies = self._messenger.compose(self._served, some, mark, restart=restart)
+                connection.executemany(
+                    "INSERT INTO messages(message_id, body, tries, due_us, state, said)"
+                    " VALUES (?, ?, 0, ?, 'waiting', '')",
+                    ((f"msg_{secrets.token_hex(16)}", body, self._clock()) for body in bodies),
+                )
             connection.execute("UPDATE mark SET mark = ?", (str(mark),))
         self._wake.set()
 

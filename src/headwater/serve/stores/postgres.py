@@ -66,12 +66,13 @@ class PostgresStore:
                     autocommit=True,
                     connect_timeout=CONNECT_S,
                     tcp_user_timeout=SILENT_S * 1000,
+                    prepare_threshold=None,
                     application_name="headwater",
                 )
                 self._open.execute("SET TIME ZONE 'UTC'")
                 self._open.execute(f"SET lock_timeout = '{LOCK_S}s'")
             yield self._open
-        except (psycopg.errors.InsufficientPrivilege, psycopg.ProgrammingError) as error:
+        except psycopg.ProgrammingError as error:  # privileges, too
             raise BadStore(
                 store=self._name, why=self._why(error), do="Mend it in the database, then run again"
             ) from error
