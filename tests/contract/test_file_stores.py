@@ -30,6 +30,8 @@ from headwater.testing.stores_contract import (
     row,
 )
 
+pytestmark = pytest.mark.slow
+
 
 class TestDuckDBStore(StoreContract):
     @pytest.fixture
