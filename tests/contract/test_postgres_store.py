@@ -51,7 +51,7 @@ class TestPostgresStore(StoreContract):
 @pytest.fixture
 def database(server: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(b"DROP TABLE IF EXISTS public.mine CASCADE")
+        connection.execute(b"DROP TABLE IF EXISTS mine, headwater_marks CASCADE")
         yield connection
 
 
@@ -168,3 +168,19 @@ def test_a_wide_change_of_many_rows_goes_in_at_once(server: PostgresServer, tabl
     store.apply(gone, mark(2))
     assert sorted(row["n"] for row in store.read()[0].to_pylist()) == list(range(15_000, 20_000))
     store.close()
+
+
+def test_a_new_version_with_the_same_columns_keeps_the_table_and_what_refers_to_it(
+    server: PostgresServer, database: psycopg.Connection[Any]
+) -> None:
+    opened(server).close()
+    database.execute(b"CREATE VIEW mine_too AS SELECT * FROM mine")
+    newer = opened(server, version="by_page@2")
+    newer.apply(changes(row("/a", 1)), mark(1))
+    assert database.execute(b"SELECT page FROM mine_too").fetchall() == [("/a",)]
+    newer.close()
+
+
+def test_a_name_that_is_too_long_for_the_database_is_refused(server: PostgresServer) -> None:
+    with pytest.raises(BadStore, match="longer than the 63 bytes"):
+        PostgresStore(server.url(), Table("public", "x" * 64), SERVED, name="postgresql:")

@@ -85,8 +85,9 @@ def prepare(connection: Connection[Any], table: Table, served: Served, *, store:
                 raise BadStore(store=store, why=f"table {table} has rows already", do=do)
         elif found is not None and there and found[0] == served.version:
             return
-        elif found is not None and there and not found[1]:
-            _check(connection, table, served, there, store=store)
+        elif found is not None and there and (not found[1] or _is_alike(connection, table, served, there)):
+            if not found[1]:
+                _check(connection, table, served, there, store=store)
             connection.execute(sql.SQL("DELETE FROM {}").format(identifier(table)))
         else:
             connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(identifier(table)))
@@ -164,16 +165,35 @@ def _check(
             raise refused(
                 f"wants a value for {name!r}, which the view does not have", "Give it a default, or let it be null"
             )
-    keys = connection.execute(
+    if sorted(served.key) not in _unique(connection, table):
+        listed = ", ".join(f'"{name}"' for name in served.key)
+        raise refused(
+            f"has no unique index on the view's key ({', '.join(served.key)})",
+            f"Run: CREATE UNIQUE INDEX ON {table} ({listed}) NULLS NOT DISTINCT",
+        )
+
+
+def _is_alike(connection: Connection[Any], table: Table, served: Served, there: dict[str, tuple[str, bool]]) -> bool:
+    """Whether a table that we made for another version does for this one: then what refers to it can stay."""
+    wanted = {field.name: type_of(field.type).partition("(")[0] for field in served.schema}
+    if not served.key:
+        wanted[ROW] = "bigint"
+    decimal = any(pa.types.is_decimal(field.type) for field in served.schema)
+    keys = [sorted(served.key)] if served.key else []
+    return (
+        not decimal
+        and {name: kind for name, (kind, _) in there.items()} == wanted
+        and _unique(connection, table) == keys
+    )
+
+
+def _unique(connection: Connection[Any], table: Table) -> list[list[str]]:
+    """The columns of each unique index, in alphabetical order."""
+    rows = connection.execute(
         "SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_index i JOIN pg_attribute a"
         " ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey) WHERE i.indrelid ="
         " (SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s"
         " AND c.relname = %s) AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL GROUP BY i.indexrelid",
         (table.schema, table.name),
     ).fetchall()
-    if sorted(served.key) not in [list(each[0]) for each in keys]:
-        listed = ", ".join(f'"{name}"' for name in served.key)
-        raise refused(
-            f"has no unique index on the view's key ({', '.join(served.key)})",
-            f"Run: CREATE UNIQUE INDEX ON {table} ({listed}) NULLS NOT DISTINCT",
-        )
+    return [sorted(names) for (names,) in rows]
