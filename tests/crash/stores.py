@@ -1,20 +1,26 @@
-"""A process that applies to a store, append after append, until it is killed: `python -m tests.crash.stores KIND URL`.
+"""Processes that apply to a store, append after append, until they are killed.
 
+`python -m tests.crash.stores` reads lines `KIND URL`; for each it forks one (so that nobody waits for imports again),
+which says `pid N`, then the number of each append that it has applied; when it is dead, that is said, too.
 Append N makes every row say N, and takes away what was there before.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+
+from headwater.records import WEIGHT
 from headwater.serve.store import Served, Target
 from headwater.serve.stores.destinations import destination
 from headwater.serve.stores.sqlite import SqliteStore
-from headwater.testing.stores_contract import FEW, changes, mark, row
+from headwater.testing.stores_contract import FEW, mark
 
-FILLER = 2000
-"""Rows that each append replaces, so that an apply takes long enough to be killed in the middle."""
+PAGES = [f"/{n}" for n in range(3000)]
+"""Each append replaces all their rows, so that an apply takes long enough to be killed in the middle."""
 
 
 def served(folder: Path) -> Served:
@@ -28,23 +34,36 @@ def opened(kind: str, where: str) -> Target:
 
 
 def applied(store: Target, number: int) -> None:
-    old = [row("total", number - 1, -1), *(row(f"f{n}", number - 1, -1) for n in range(FILLER))] if number > 1 else []
-    new = [row("total", number), *(row(f"f{n}", number) for n in range(FILLER))]
-    before = store.mark()
-    store.apply(changes(*old, *new), mark(number), after=before)
+    def rows(n: int, weight: int) -> pa.Table:
+        return pa.table({"page": PAGES, "n": [n] * len(PAGES), WEIGHT: [weight] * len(PAGES)})
+
+    changes = [rows(number, 1), rows(number - 1, -1)] if number > 1 else [rows(number, 1)]
+    store.apply(pa.concat_tables(changes), mark(number), after=store.mark())
 
 
-def main(kind: str, where: str) -> None:
+def work(kind: str, where: str) -> None:
     store = opened(kind, where)
     number = store.mark().number
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
     while True:
         number += 1
         applied(store, number)
-        sys.stdout.write(f"{number}\n")
-        sys.stdout.flush()
+        say(str(number))
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            say(f"pid {os.getpid()}")
+            work(*line.split())
+        os.waitpid(pid, 0)
+        say("dead")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main()

@@ -120,7 +120,7 @@ def test_a_position_of_other_topics_counts_only_where_the_view_reads_it(view: Vi
 def test_a_store_that_breaks_stops_its_follower_with_the_reason(
     log: hw.Log, pipeline: Pipeline, view: View, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(changes: object, mark: object) -> None:
+    def broken(changes: object, mark: object, *, after: object) -> None:
         raise hw.errors.StorageFailed(act="using", file="v.db", why="disk full")
 
     monkeypatch.setattr(view.store, "apply", broken)

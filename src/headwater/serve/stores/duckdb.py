@@ -35,7 +35,11 @@ class DuckDBStore:
         self._lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = self._opened()
-        self._prepare()
+        try:
+            self._prepare()
+        except BaseException:
+            self.close()
+            raise
 
     def _opened(self) -> DuckDBPyConnection:
         import duckdb

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.log.keyhash import key_hash, spread
 from headwater.records import WEIGHT
@@ -80,10 +79,22 @@ def _plain(rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def _summed(values: dict[str, pa.Array], weights: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of weights of each different row, and where it stands last."""
-    numbered = pa.table({**values, WEIGHT: weights, _PLACE: pa.array(np.arange(len(weights)))})
+    """The sum of weights of each different row, and where one such row stands.
+
+    Equal rows have equal hashes; so rows whose hash no other has, most of them, need not be compared.
+    """
+    each = weights.to_numpy()
+    hashes = key_hash(list(values.values())) if len(each) else np.array([], np.uint64)
+    order = np.argsort(hashes, kind="stable")
+    same = hashes[order][1:] == hashes[order][:-1]
+    shared = np.zeros(len(each), bool)
+    shared[order[1:][same]] = shared[order[:-1][same]] = True
+    alone, places = np.flatnonzero(~shared), np.flatnonzero(shared)
+    if not len(places):
+        return each, alone
+    numbered = pa.table({**values, WEIGHT: weights, _PLACE: pa.array(np.arange(len(each)))}).take(pa.array(places))
     summed = numbered.group_by(list(values), use_threads=False).aggregate([(WEIGHT, "sum"), (_PLACE, "max")])
     return (
-        pc.cast(summed[f"{WEIGHT}_sum"], pa.int64()).to_numpy(),
-        pc.cast(summed[f"{_PLACE}_max"], pa.int64()).to_numpy(),
+        np.concatenate([each[alone], summed[f"{WEIGHT}_sum"].to_numpy()]),
+        np.concatenate([alone, summed[f"{_PLACE}_max"].to_numpy()]),
     )

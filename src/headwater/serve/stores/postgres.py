@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import csv
 
 from headwater.errors import BadStore, StoreFailed, StoreTaken
@@ -49,8 +48,12 @@ class PostgresStore:
         self._served = served
         self._name = name
         self._open: Connection[Any] | None = None
-        with self._connection() as connection:
-            prepare(connection, table, served, store=name)
+        try:
+            with self._connection() as connection:
+                prepare(connection, table, served, store=name)
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def _connection(self) -> Iterator[Connection[Any]]:
@@ -113,7 +116,11 @@ class PostgresStore:
             expect(self._mark(connection, " FOR UPDATE"), after, store=self._name)  # 1
             if some.here.num_rows or some.gone.num_rows:
                 self._copy(connection, some)  # 2
-                (self._by_key if key else self._in_bag)(connection)  # 3
+                if key:  # 3
+                    self._delete_by_key(connection, some.gone)
+                    self._upsert(connection)
+                else:
+                    self._replace_in_bag(connection)
                 connection.execute("DROP TABLE pg_temp.changes")
             self._set_mark(connection, mark)  # 4
 
@@ -140,22 +147,25 @@ class PostgresStore:
             copy.write(_csv(here, False, [1] * here.num_rows, bag))
             copy.write(_csv(some.gone, True, some.gone_times, bag))
 
-    def _by_key(self, connection: Connection[Any]) -> None:
+    def _delete_by_key(self, connection: Connection[Any], gone: pa.Table) -> None:
+        """Equality finds rows by the index; keys with a null in them are few, and searched for."""
         from psycopg import sql
 
-        key, names = self._served.key, self._served.schema.names
-        target = identifier(self._table)
+        key = self._served.key
+        with_null = any(gone[name].null_count for name in key)
         whole = sql.SQL(" AND ").join(sql.SQL("s.{} IS NOT NULL").format(sql.Identifier(name)) for name in key)
-        # Equality finds rows by the index; keys with a null in them are few, and searched for.
-        for condition, same in (
-            (sql.SQL("{}").format(whole), "="),
-            (sql.SQL("NOT ({})").format(whole), "IS NOT DISTINCT FROM"),
-        ):
-            connection.execute(
-                sql.SQL("DELETE FROM {} t USING pg_temp.changes s WHERE s.{} AND {} AND {}").format(
-                    target, sql.Identifier(GONE), condition, _equal(key, same)
-                )
-            )
+        statement = sql.SQL("DELETE FROM {} t USING pg_temp.changes s WHERE s.{} AND {} AND {}")
+        target, marked = identifier(self._table), sql.Identifier(GONE)
+        if gone.num_rows:
+            connection.execute(statement.format(target, marked, whole, _equal(key, "=")))
+        if with_null:
+            nulls = sql.SQL("NOT ({})").format(whole)
+            connection.execute(statement.format(target, marked, nulls, _equal(key, "IS NOT DISTINCT FROM")))
+
+    def _upsert(self, connection: Connection[Any]) -> None:
+        from psycopg import sql
+
+        key, names, target = self._served.key, self._served.schema.names, identifier(self._table)
         others = [name for name in names if name not in key]
         set_them = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in others)
         connection.execute(
@@ -171,7 +181,7 @@ class PostgresStore:
             )
         )
 
-    def _in_bag(self, connection: Connection[Any]) -> None:
+    def _replace_in_bag(self, connection: Connection[Any]) -> None:
         from psycopg import sql
 
         names = [*self._served.schema.names, ROW]
@@ -291,5 +301,5 @@ def _written(column: Any) -> Any:
     if pa.types.is_decimal(kind):
         return column.cast(pa.string())
     if pa.types.is_timestamp(kind):
-        return pc.strftime(column, "%Y-%m-%d %H:%M:%S+00")
+        return column.cast(pa.timestamp("us"))  # without its zone, which is UTC on both sides
     return column

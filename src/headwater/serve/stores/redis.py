@@ -46,10 +46,14 @@ class RedisStore:
         self._name = name
         self._marks = f"headwater:{prefix}"
         self._redis = self._client()
-        with self._translated():
-            self._refuse_eviction()
-            if self._version() != served.version:
-                self._clear(None)
+        try:
+            with self._translated():
+                self._refuse_eviction()
+                if self._version() != served.version:
+                    self._clear(None)
+        except BaseException:
+            self.close()
+            raise
 
     def _client(self) -> Redis:
         try:
