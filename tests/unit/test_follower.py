@@ -130,3 +130,22 @@ def test_a_store_that_breaks_stops_its_follower_with_the_reason(
     until(lambda: following.failure is not None, what="the failure")
     assert "disk full" in str(following.failure)
     following.stop()
+
+
+def test_two_processes_that_follow_into_one_store_apply_every_append_once(
+    log: hw.Log, pipeline: Pipeline, view: View, tmp_path: Path
+) -> None:
+    other = SqliteStore(tmp_path / "v.db", SCHEMA, ("page",))
+    followers = [follow(log, view), Follower(log, "by_page", "by_page@1", other)]
+    for each in followers:
+        each.start()
+    try:
+        for n in range(30):
+            end = pipeline.batch(a=n, b=2 * n)
+        view.wait(end)
+    finally:
+        for each in followers:
+            each.stop()
+    assert [each.failure for each in followers] == [None, None]
+    assert {row["page"]: row["n"] for row in view.read().to_pylist()} == {"a": 29, "b": 58}
+    other.close()
