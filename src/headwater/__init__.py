@@ -6,6 +6,7 @@ from headwater.capture.spec import CaptureSettings
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
+from headwater.serve import stores
 from headwater.serve.view import View
 
 __all__ = [
@@ -21,4 +22,5 @@ __all__ = [
     "errors",
     "frames",
     "open",
+    "stores",
 ]

@@ -31,7 +31,7 @@ from headwater.process.checkpoint import Checkpoint, Planned, last_batch
 from headwater.process.hold import holding
 from headwater.process.keyed.offsets import SharedCheckpoint, views_in
 from headwater.process.version import topic_of
-from headwater.serve.sqlite import copy_store, mark_in
+from headwater.serve.stores.sqlite import copy_store, mark_in
 
 QUIET_S = 10.0
 """How long a batch under way is waited for."""

@@ -19,8 +19,10 @@ from headwater.log import Log, Position, Topic
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
-from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.serving import ServedView, StoreStatus, served_view
+from headwater.serve.store import Served, Target
+from headwater.serve.stores import Destination
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from headwater.process.ticks import Ticker
 
 Say = Callable[[str], None]
-Show = Callable[[Sequence["Status | CaptureStatus"]], None]
+Show = Callable[[Sequence["Status | CaptureStatus | StoreStatus"]], None]
 WATCH_S = 0.1
 STATUS_S = 1.0
 UPKEEP_S = 30.0
@@ -76,23 +78,27 @@ class Running:
 
         return identified(declared(each.lane) for each in self.derived.values())
 
-    def open_store(self, name: str) -> SqliteStore:
+    def open_store(self, name: str, to: Destination | None = None) -> Target:
         """The current version's, also if the code is another one by now: rows have the columns they were built with."""
         current = self.versions.current(name)
         if current is None:
             number = len(self.versions.of(name)) + 1
             mark = next(each.fingerprint for each in self.declared() if each.name == name)
             current = Version(name, number, mark, {}, {}, "current")
-        return self.store_of(current)
+        return self.store_of(current) if to is None else to.open(self._served(current))
 
     def store_of(self, version: Version) -> SqliteStore:
+        served = self._served(version)
+        return SqliteStore(version.store(self.folder), served.schema, served.key)
+
+    def _served(self, version: Version) -> Served:
         try:
             spec = self.log.topic(version.topic)
         except TopicNotFound:
             made = self.derived[version.name].lane.output(version.topic)
             assert made is not None
             spec = made
-        return SqliteStore(version.store(self.folder), spec.schema, spec.key)
+        return Served(version.name, version.producer, spec.schema, spec.key, self.folder / "stores")
 
     def plan(self, name: str) -> Plan:
         plan: Plan | None = getattr(self.derived[name].lane, "plan", None) if name in self.views else None
@@ -205,7 +211,9 @@ class Running:
             for pipeline in pipelines:
                 view = self.views.get(pipeline.name)
                 if view is not None:
-                    follower = Follower(self.log, pipeline.topic, pipeline.producer, view.store)
+                    follower = served_view(
+                        self.log, pipeline.topic, pipeline.producer, view, self._served(pipeline.version)
+                    )
                     follower.start()
                     stack.callback(follower.stop)
                     followers.append(follower)
@@ -267,7 +275,7 @@ class Running:
         say(f"serving {server.url}")
         return server.stop
 
-    def _keep_up(self, followers: list[Follower]) -> Callable[[], None]:
+    def _keep_up(self, followers: list[ServedView]) -> Callable[[], None]:
         """Upkeep of the log in a thread of its own, while the app runs; stores keep what they have yet to apply."""
         upkeep = getattr(self.log, "upkeep", None)
         ended = threading.Event()
@@ -294,7 +302,7 @@ class Running:
         self,
         session: SparkSession,
         queries: list[Query],
-        followers: list[Follower],
+        followers: list[ServedView],
         goal: _Goal | None,
         ticker: Ticker,
         say: Say,
@@ -328,9 +336,10 @@ class Running:
                 say(f"running: the first batch is through after {time.monotonic() - started:.0f} s")
             if show is not None and time.monotonic() - shown >= STATUS_S:
                 pipelines_now = [each.status(query.batch_s()) for query in queries for each in query.pipelines]
-                show([*pipelines_now, *self.captures.statuses()])
+                stores = [status for each in followers for status in each.statuses()]
+                show([*pipelines_now, *stores, *self.captures.statuses()])
                 shown = time.monotonic()
-            if goal is not None and goal.reached(self.views):
+            if goal is not None and goal.reached(self.views) and all(each.settled() for each in followers):
                 return
 
     @contextmanager

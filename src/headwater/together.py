@@ -17,7 +17,7 @@ from headwater.serve.view import TIMEOUT_S, Source, View
 if TYPE_CHECKING:
     from headwater.log.coverage import Made
     from headwater.serve.snapshot import Moment
-    from headwater.serve.sqlite import SqliteStore
+    from headwater.serve.stores.sqlite import SqliteStore
 
 
 class Together:

@@ -12,8 +12,9 @@ import pytest
 from headwater import Position
 from headwater.errors import BadKey, Corrupt
 from headwater.log.position import AppendNumber
-from headwater.serve.sqlite import SqliteStore
 from headwater.serve.store import NOTHING, Mark
+from headwater.serve.stores.sqlite import SqliteStore
+from headwater.testing.stores_contract import Place, StoreContract
 
 SCHEMA = pa.schema(
     [
@@ -170,3 +171,11 @@ def test_decimals_and_nested_values_come_back_as_they_were(tmp_path: Path) -> No
     nested.apply(pa.Table.from_pylist([{**one, "_weight": -1}], stored), mark(2))
     assert nested.read()[0].to_pylist() == [two]
     nested.close()
+
+
+class TestSqliteStore(StoreContract):
+    apart = "each version has a file of its own"
+
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Place:
+        return Place(lambda served: SqliteStore(tmp_path / f"{served.version}.db", served.schema, served.key))

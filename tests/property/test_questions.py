@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from headwater.log.position import AppendNumber, Position
 from headwater.serve.question import answered, question
-from headwater.serve.sqlite import SqliteStore
 from headwater.serve.store import Mark
+from headwater.serve.stores.sqlite import SqliteStore
 
 SCHEMA = pa.schema(
     [

@@ -23,8 +23,8 @@ from headwater.process.checkpoint import Checkpoint, to_offset
 from headwater.process.hold import held, holding
 from headwater.records import schema_of
 from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
 from headwater.serve.store import NOTHING
+from headwater.serve.stores.sqlite import SqliteStore
 
 CLICKS = TopicSpec("clicks", schema_of({"n": "int64"}), partitions=1)
 DOUBLED = TopicSpec("doubled", schema_of({"n": "int64", "twice": "int64"}), key=("n",), kind="table", partitions=1)

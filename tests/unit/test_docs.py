@@ -38,6 +38,20 @@ def test_the_readme_names_the_two_commands() -> None:
     assert "make test" in text
 
 
+def test_the_stores_of_the_document_can_be_declared(tmp_path: Path) -> None:
+    (program,) = blocks("docs/stores.md", "python")
+    names: dict[str, object] = {}
+    exec(program.replace("file:data", f"file:{tmp_path / 'log'}"), names)
+    assert [each.name.partition(":")[0] for each in names["by_page"].destinations] == [  # type: ignore[attr-defined]
+        "postgresql",
+        "redis",
+        "parquet",
+        "search",
+        "https",
+    ]
+    names["app"].close()  # type: ignore[attr-defined]
+
+
 def test_the_queries_of_the_format_run_on_a_catalog(tmp_path: Path) -> None:
     import headwater as hw
 

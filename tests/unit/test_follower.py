@@ -14,7 +14,7 @@ from headwater.log import Position, Progress, TopicSpec
 from headwater.log.topic import split
 from headwater.serve import follower
 from headwater.serve.follower import Follower
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import View, ViewSpec
 
 SCHEMA = pa.schema([("page", pa.string()), ("n", pa.int64())])
@@ -120,7 +120,7 @@ def test_a_position_of_other_topics_counts_only_where_the_view_reads_it(view: Vi
 def test_a_store_that_breaks_stops_its_follower_with_the_reason(
     log: hw.Log, pipeline: Pipeline, view: View, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(changes: object, mark: object) -> None:
+    def broken(changes: object, mark: object, *, after: object) -> None:
         raise hw.errors.StorageFailed(act="using", file="v.db", why="disk full")
 
     monkeypatch.setattr(view.store, "apply", broken)
@@ -130,3 +130,22 @@ def test_a_store_that_breaks_stops_its_follower_with_the_reason(
     until(lambda: following.failure is not None, what="the failure")
     assert "disk full" in str(following.failure)
     following.stop()
+
+
+def test_two_processes_that_follow_into_one_store_apply_every_append_once(
+    log: hw.Log, pipeline: Pipeline, view: View, tmp_path: Path
+) -> None:
+    other = SqliteStore(tmp_path / "v.db", SCHEMA, ("page",))
+    followers = [follow(log, view), Follower(log, "by_page", "by_page@1", other)]
+    for each in followers:
+        each.start()
+    try:
+        for n in range(30):
+            end = pipeline.batch(a=n, b=2 * n)
+        view.wait(end)
+    finally:
+        for each in followers:
+            each.stop()
+    assert [each.failure for each in followers] == [None, None]
+    assert {row["page"]: row["n"] for row in view.read().to_pylist()} == {"a": 29, "b": 58}
+    other.close()

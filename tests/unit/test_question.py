@@ -12,9 +12,9 @@ import pytest
 from headwater.errors import BadCondition
 from headwater.log.position import AppendNumber, Position
 from headwater.serve.question import answered, question
-from headwater.serve.sqlite import SqliteStore
-from headwater.serve.sqlitequery import select
 from headwater.serve.store import Mark
+from headwater.serve.stores.sqlite import SqliteStore
+from headwater.serve.stores.sqlitequery import select
 
 SCHEMA = pa.schema(
     [

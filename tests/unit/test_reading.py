@@ -18,7 +18,7 @@ from headwater.records import schema_of
 from headwater.serve.follower import Follower
 from headwater.serve.freshness import freshness
 from headwater.serve.snapshot import snapshot
-from headwater.serve.sqlite import SqliteStore
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import Source, View, ViewSpec
 from tests.unit.handmade import SCHEMA, HandMade, Planned, Versions
 

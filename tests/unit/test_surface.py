@@ -28,9 +28,9 @@ ARROWS = {
 }
 HEAVY = {
     "pyspark": {"process"},
-    "duckdb": {"process"},
+    "duckdb": {"process", "serve"},
     "numba": {"capture"},
-    "psycopg": {"capture"},
+    "psycopg": {"capture", "serve"},
 }
 FAMILIES = (
     errors.HeadwaterError,
@@ -45,7 +45,7 @@ def test_all_is_the_public_surface() -> None:
     public = {
         name for name, value in vars(headwater).items() if not name.startswith("_") and not inspect.ismodule(value)
     }
-    assert public | {"errors", "frames"} == set(headwater.__all__)
+    assert public | {"errors", "frames", "stores"} == set(headwater.__all__)
 
 
 def test_frames_offers_what_its_package_does() -> None:

@@ -20,8 +20,8 @@ from headwater.process.lineage import Declared
 from headwater.process.version import Version
 from headwater.process.versions import Versions
 from headwater.records import schema_of
-from headwater.serve.sqlite import SqliteStore
 from headwater.serve.store import Mark
+from headwater.serve.stores.sqlite import SqliteStore
 
 APP = """
 import headwater as hw

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headwater.capture.status import CaptureStatus
+from headwater.serve.serving import StoreStatus
 
 if TYPE_CHECKING:
     from headwater.process.pipeline import Status
@@ -20,11 +21,11 @@ class StatusLine:
     def __init__(self, app: str) -> None:
         self._app = app
         self._live = sys.stderr.isatty()
-        self._before: dict[str, tuple[float, Status | CaptureStatus]] = {}
+        self._before: dict[str, tuple[float, Status | CaptureStatus | StoreStatus]] = {}
         self._written = 0.0
         self._shown = False
 
-    def show(self, statuses: Sequence[Status | CaptureStatus]) -> None:
+    def show(self, statuses: Sequence[Status | CaptureStatus | StoreStatus]) -> None:
         now = time.monotonic()
         told = " | ".join(self._told(status, now) for status in statuses)
         moved = any(self._before.get(each.name, (0.0, None))[1] != each for each in statuses)
@@ -48,12 +49,14 @@ class StatusLine:
             sys.stderr.write("\r\x1b[2K")
             self._shown = False
 
-    def _told(self, status: Status | CaptureStatus, now: float) -> str:
+    def _told(self, status: Status | CaptureStatus | StoreStatus, now: float) -> str:
+        if isinstance(status, StoreStatus):
+            return _served(status)
         then, before = self._before.get(status.name, (now, status))
         seconds = now - then
         if isinstance(status, CaptureStatus):
             return _captured(status, status.rows - before.rows if isinstance(before, CaptureStatus) else 0, seconds)
-        if isinstance(before, CaptureStatus):
+        if isinstance(before, CaptureStatus | StoreStatus):
             before, seconds = status, 0.0
         rates = [
             _short((new - old) / seconds) if seconds else "-"
@@ -71,6 +74,12 @@ def _captured(status: CaptureStatus, rows: int, seconds: float) -> str:
         return f"capture {status.name}: snapshot {part} % ({_short(status.snapshot_rows)} rows), {rate}/s"
     behind = f", {_short(status.lag_bytes)}B behind" if status.lag_bytes else ""
     return f"capture {status.name}: {status.phase}, {rate}/s{behind}" + (f" ({status.alert})" if status.alert else "")
+
+
+def _served(status: StoreStatus) -> str:
+    lag = "no answer" if status.lag is None else f"lag {_short(status.lag)}"
+    words = " ".join(filter(None, (status.failure, status.alert)))
+    return f"{status.name}: {lag}" + (f" ({words})" if words else "")
 
 
 def _short(number: float) -> str:

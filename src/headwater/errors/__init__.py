@@ -74,10 +74,12 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
+from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
     "CODES",
+    "AddressRefused",
     "BackupFailed",
     "BadBackup",
     "BadCapture",
@@ -94,6 +96,7 @@ __all__ = [
     "BadRecord",
     "BadRequest",
     "BadSchema",
+    "BadStore",
     "Busy",
     "CaptureError",
     "CaptureFailed",
@@ -133,6 +136,9 @@ __all__ = [
     "SparkLost",
     "SqlRefused",
     "StorageFailed",
+    "StoreFailed",
+    "StoreMoved",
+    "StoreTaken",
     "TableChanged",
     "TargetNotEmpty",
     "TooLarge",

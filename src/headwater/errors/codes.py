@@ -60,6 +60,7 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
+from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
@@ -121,6 +122,11 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadCursor: (422, 2),
     PastGone: (410, 5),
     CutNotReached: (504, 6),
+    BadStore: (422, 2),
+    StoreFailed: (503, 6),
+    StoreMoved: (409, 5),
+    StoreTaken: (409, 5),
+    AddressRefused: (422, 2),
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),

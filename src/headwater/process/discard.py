@@ -41,7 +41,8 @@ def _removed(log: Log, version: Version, folder: Path) -> Iterator[str]:
         shutil.rmtree(checkpoint)
         yield str(checkpoint)
     store = version.store(folder)
-    for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm"))):
+    names = (f"{file}{suffix}" for file in (store.name, f"{store.stem}.search") for suffix in ("", "-wal", "-shm"))
+    for file in map(store.with_name, names):
         if file.exists():
             file.unlink()
             yield str(file)

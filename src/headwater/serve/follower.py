@@ -6,9 +6,9 @@ import threading
 
 import pyarrow as pa
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, StoreMoved
 from headwater.log.protocol import Log, Snapshot
-from headwater.serve.store import Mark, Store
+from headwater.serve.store import Mark, Target
 
 WAKE_S = 0.25
 MAX_ROWS = 500_000
@@ -17,7 +17,7 @@ MAX_ROWS = 500_000
 class Follower:
     """Applies whole appends of `producer`, in order, with their progress. An error ends it and stays in `failure`."""
 
-    def __init__(self, log: Log, topic: str, producer: str, store: Store) -> None:
+    def __init__(self, log: Log, topic: str, producer: str, store: Target) -> None:
         self._log = log
         self._topic = topic
         self._producer = producer
@@ -34,9 +34,8 @@ class Follower:
         if self._thread.is_alive():
             self._thread.join()
 
-    def pin(self) -> None:
-        """Keep upkeep from what this store has yet to apply."""
-        self._log.pin(f"store of {self._topic}", self._store.mark().position, topics=[self._topic])
+    def mark(self) -> Mark:
+        return self._store.mark()
 
     def _run(self) -> None:
         try:
@@ -44,8 +43,11 @@ class Follower:
             seen = mark.number
             while not self._stop.is_set():
                 seen = self._log.wait(seen, WAKE_S)
-                while not self._stop.is_set() and (further := self.step(mark)) is not None:
-                    mark = further
+                try:
+                    while not self._stop.is_set() and (further := self.step(mark)) is not None:
+                        mark = further
+                except StoreMoved:  # another process runs the same app, as long as both live
+                    mark = self._store.mark()
         except HeadwaterError as error:
             self.failure = error
 
@@ -68,5 +70,12 @@ class Follower:
             )
         ]
         further = Mark(covered.number, boundary.position, covered.progress.end)
-        self._store.apply(pa.Table.from_batches(batches, spec.stored), further)
+        self._store.apply(pa.Table.from_batches(batches, spec.stored), further, after=mark)
         return further
+
+
+def at_end(log: Log, topic: str, producer: str) -> Mark | None:
+    """The mark of a store that holds everything there is; None if there is nothing."""
+    boundary = log.snapshot([topic])
+    covered = log.covered(producer, at=boundary.number)
+    return Mark(covered.number, boundary.position, covered.progress.end) if covered is not None else None

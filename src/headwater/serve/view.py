@@ -25,6 +25,8 @@ from headwater.serve.freshness import Freshness, freshness
 from headwater.serve.past import present, rows_at
 from headwater.serve.question import OrderBy, Question, answered, question
 from headwater.serve.store import Mark, Store
+from headwater.serve.stores.destinations import Destination, Search, To, destination
+from headwater.serve.stores.search import SearchStore
 from headwater.serve.travel import state_as_of
 
 POLL_S = 0.01
@@ -67,13 +69,14 @@ class _Answering:
 class View:
     """Without a `source` it answers from one store and knows nothing of versions and of the past."""
 
-    def __init__(self, spec: ViewSpec, open_store: Callable[[], AnsweringStore], source: Source | None = None) -> None:
+    def __init__(self, spec: ViewSpec, open_store: Callable[..., Any], source: Source | None = None) -> None:
         self.spec = spec
         self._open_store = open_store
         self._source = source
         self._answering: _Answering | None = None
         self._arriving: _Answering | None = None
         self._moving = threading.Lock()
+        self.destinations: list[Destination] = []
 
     @property
     def name(self) -> str:
@@ -243,6 +246,25 @@ class View:
         if self._source is None:
             raise UsageError(what=f"view {self.name!r} was opened without its log", do="Use app.views[...]")
         return self._source
+
+    def serve(self, *, to: To | Sequence[To]) -> View:
+        """While the app runs, keep these stores in step with the view too, each at its own pace. See docs/stores.md."""
+        for each in map(destination, [to] if isinstance(to, To) else to):
+            if each.name in [known.name for known in self.destinations]:
+                raise UsageError(what=f"view {self.name!r} is served to {each.name} twice", do="Leave one out")
+            self.destinations.append(each)
+        return self
+
+    def search(self, query: str, *, limit: int = 20) -> pa.Table:
+        """The rows whose text matches best, from the full-text index that the view is served to (`to="search:"`)."""
+        found = next((each for each in self.destinations if isinstance(each, Search)), None)
+        if found is None:
+            raise UsageError(what=f"view {self.name!r} has no full-text index", do='Say view.serve(to="search:")')
+        index: SearchStore = self._open_store(found)
+        try:
+            return index.search(query, limit=limit)[0]
+        finally:
+            index.close()
 
     def close(self) -> None:
         if self._answering is not None:

@@ -1,9 +1,13 @@
-"""Values of a view as SQLite has them: numbers, text and bytes. What has no such form goes as JSON, and comes back."""
+"""Values of a view as SQLite has them: numbers, text and bytes. What has no such form goes as JSON, and comes back.
+
+Also whole rows as JSON, for stores and people that have nothing else.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 from datetime import date, datetime
 from typing import Any
 
@@ -32,9 +36,13 @@ def plain(column: Any) -> Any:
     if pa.types.is_decimal(kind):
         return column.cast(pa.string())
     if pa.types.is_nested(kind):
-        told = [None if value is None else json.dumps(_told(value)) for value in column.to_pylist()]
-        return pa.array(told, pa.string())
+        return json_text(column)
     return column.view(pa.int64()) if pa.types.is_uint64(kind) else column
+
+
+def json_text(column: Any) -> Any:
+    texts = [None if value is None else json.dumps(_told(value)) for value in column.to_pylist()]
+    return pa.array(texts, pa.string())
 
 
 def typed(values: list[Any], kind: pa.DataType) -> Any:
@@ -49,6 +57,18 @@ def typed(values: list[Any], kind: pa.DataType) -> Any:
     if pa.types.is_nested(kind):
         return pa.array([None if value is None else _read(json.loads(value), kind) for value in values], kind)
     return pa.array(values, pa.int64()).view(kind) if pa.types.is_uint64(kind) else pa.array(values, kind)
+
+
+def told(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON has them: times in ISO 8601, bytes in base64, decimals and numbers that are none as text."""
+    return [{name: _told(value) for name, value in row.items()} for row in rows.to_pylist()]
+
+
+def untold(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """The rows that `told` has told."""
+    return pa.Table.from_pylist(
+        [{field.name: _read(row[field.name], field.type) for field in schema} for row in rows], schema
+    )
 
 
 def row_numbers(rows: pa.Table) -> list[int]:
@@ -71,7 +91,7 @@ def _told(value: Any) -> Any:
 
 
 def _json(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+    return value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _read(value: Any, kind: pa.DataType) -> Any:
@@ -93,4 +113,8 @@ def _read_plain(value: Any, kind: pa.DataType) -> Any:
         return datetime.fromisoformat(value)
     if pa.types.is_date(kind):
         return date.fromisoformat(value)
+    if pa.types.is_floating(kind):
+        return float(value)
+    if pa.types.is_integer(kind):
+        return int(value)
     return pa.scalar(value).cast(kind).as_py() if pa.types.is_decimal(kind) else value

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
 from headwater.log.position import AppendNumber, Position
 from headwater.records import WEIGHT
-from headwater.serve.plainvalues import affinity, plain, row_numbers, typed
 from headwater.serve.question import Question
-from headwater.serve.sqlitequery import DECIMAL, learn_decimals, select
-from headwater.serve.store import NOTHING, Mark
+from headwater.serve.store import NOTHING, Mark, expect
+from headwater.serve.stores.plainvalues import affinity, plain, row_numbers, typed
+from headwater.serve.stores.sqlitequery import DECIMAL, learn_decimals, select
 
 BUSY_S = 10.0
 COPY_PAGES = 1024
@@ -86,13 +86,14 @@ class SqliteStore:
 
     def mark(self) -> Mark:
         with self._transaction() as connection:
-            return _mark(connection)
+            return mark_of(connection)
 
-    def apply(self, changes: pa.Table, mark: Mark) -> None:
+    def apply(self, changes: pa.Table, mark: Mark, *, after: Mark | None = None) -> None:
         net = _net(changes, self._schema)
         gone = net.filter(pc.less(net[WEIGHT], 0))
         here = net.filter(pc.greater(net[WEIGHT], 0))
         with self._transaction("BEGIN IMMEDIATE") as connection:
+            expect(mark_of(connection), after, store=str(self.path))
             if self._key:
                 self._replace(connection, gone, here)
             else:
@@ -125,6 +126,11 @@ class SqliteStore:
             ),
         )
 
+    def clear(self) -> None:
+        with self._transaction("BEGIN IMMEDIATE") as connection:
+            connection.execute("DELETE FROM rows")
+            connection.execute("DELETE FROM mark")
+
     def read(self, *, limit: int | None = None, asked: Question | None = None) -> tuple[pa.Table, Mark]:
         asked = asked or Question(limit=limit)
         query, given = select(asked, self._schema, self._plain)
@@ -132,7 +138,7 @@ class SqliteStore:
             if DECIMAL in query:
                 learn_decimals(connection)
             rows = connection.execute(query, given).fetchall()
-            return self._table(rows, asked.columns), _mark(connection)
+            return self._table(rows, asked.columns), mark_of(connection)
 
     def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
         if not self._key or len(key) != len(self._key):
@@ -148,7 +154,7 @@ class SqliteStore:
         with self._transaction() as connection:
             rows = connection.execute(f"SELECT {self._names} FROM rows WHERE {self._where}", tuple(wanted)).fetchall()
             found = self._table(rows).to_pylist()
-            return (found[0] if found else None), _mark(connection)
+            return (found[0] if found else None), mark_of(connection)
 
     def _plain(self, column: str, value: Any) -> Any:
         return plain(pa.array([value], self._schema.field(column).type))[0].as_py()
@@ -175,7 +181,7 @@ def _numbered(rows: pa.Table) -> tuple[list[int], list[tuple[Any, ...]]]:
     return row_numbers(values), list(_tuples(values))
 
 
-def _mark(connection: apsw.Connection) -> Mark:
+def mark_of(connection: apsw.Connection) -> Mark:
     row = connection.execute("SELECT number, position, covers FROM mark").fetchone()
     return Mark(AppendNumber(row[0]), Position.parse(row[1]), Position.parse(row[2])) if row else NOTHING
 
@@ -183,14 +189,14 @@ def _mark(connection: apsw.Connection) -> Mark:
 def mark_in(path: Path) -> Mark:
     """What a store's file covers, whatever view it is of."""
     with _opened(path) as connection:
-        return _mark(connection)
+        return mark_of(connection)
 
 
 def copy_store(source: Path, target: Path) -> None:
     """The store as it is at one moment, also while others apply and read."""
     with _opened(source) as reading, _opened(target, apsw.SQLITE_OPEN_CREATE) as writing:
         reading.execute("BEGIN")
-        _mark(reading)  # from now on it sees one state
+        mark_of(reading)  # from now on it sees one state
         with writing.backup("main", reading, "main") as copying:
             while not copying.done:
                 copying.step(COPY_PAGES)
