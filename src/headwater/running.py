@@ -258,12 +258,14 @@ class Running:
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
         from headwater.console import mount_pages
+        from headwater.serve.access import Access
         from headwater.serve.http import make_api
         from headwater.serve.server import Server
 
-        api = make_api(topics, self.views)
+        access = Access(self.folder)
+        api = make_api(topics, self.views, log=self.log, access=access)
         mount_pages(api)
-        server = Server(api, http)
+        server = Server(api, http, access=access)
         server.start()
         say(f"serving {server.url}")
         return server.stop

@@ -28,7 +28,7 @@ ARROWS = {
 }
 HEAVY = {
     "pyspark": {"process"},
-    "duckdb": {"process"},
+    "duckdb": {"process", "serve"},
     "numba": {"capture"},
     "psycopg": {"capture"},
 }

@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+from headwater.errors.access import (
+    BadRule,
+    DeciderNotFound,
+    Forbidden,
+    Forged,
+    PrincipalNotFound,
+    QueryRefused,
+    QueryStopped,
+    ServerFailed,
+    TooMany,
+    Unauthenticated,
+    Unreachable,
+)
 from headwater.errors.capture import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
 from headwater.errors.consumers import (
     BadOffset,
@@ -119,6 +132,17 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),
+    Unauthenticated: (401, 9),
+    Forbidden: (403, 9),
+    Forged: (403, 9),
+    TooMany: (429, 6),
+    BadRule: (422, 2),
+    PrincipalNotFound: (404, 3),
+    DeciderNotFound: (404, 3),
+    QueryRefused: (422, 2),
+    QueryStopped: (504, 6),
+    Unreachable: (503, 6),
+    ServerFailed: (502, 1),
 }
 
 

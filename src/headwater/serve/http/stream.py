@@ -1,0 +1,59 @@
+"""Server-sent events as a response that ends when the other side is gone, and is counted while it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from headwater.serve.http.limits import Connections
+
+MEDIA_TYPE = "text/event-stream"
+# Proxies are asked neither to keep nor to hold back what is sent.
+HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+CONTENT: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Server-sent events.", "content": {MEDIA_TYPE: {"schema": {"type": "string"}}}}
+}
+"""For the description of routes that answer so."""
+
+
+class EventStream(Response):
+    media_type = MEDIA_TYPE
+
+    def __init__(self, texts: AsyncIterator[str], connections: Connections) -> None:
+        connections.check()
+        super().__init__(None, headers=HEADERS)
+        del self.headers["content-length"]
+        self._texts = texts
+        self._connections = connections
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Two tasks: one sends, one listens for the end of the connection; whichever is over first ends the other."""
+        with self._connections.one_more():
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            tasks = [asyncio.create_task(self._send(send)), asyncio.create_task(_gone(receive))]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        try:
+            async for text in self._texts:
+                await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        except OSError:
+            return  # the connection broke while we wrote
+        finally:
+            await self._texts.aclose()  # type: ignore[attr-defined]
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
