@@ -62,6 +62,7 @@ from headwater.errors.process import (
     SparkLost,
     SqlRefused,
 )
+from headwater.errors.reading import BadCondition, BadCursor, CutNotReached, PastGone
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -93,6 +94,8 @@ __all__ = [
     "BackupFailed",
     "BadBackup",
     "BadCapture",
+    "BadCondition",
+    "BadCursor",
     "BadFrame",
     "BadFunction",
     "BadKey",
@@ -112,6 +115,7 @@ __all__ = [
     "CheckpointLost",
     "Compacted",
     "Corrupt",
+    "CutNotReached",
     "DeciderNotFound",
     "Fenced",
     "Forbidden",
@@ -130,6 +134,7 @@ __all__ = [
     "NotAnInput",
     "NotCovered",
     "NotCurrent",
+    "PastGone",
     "Pinned",
     "PipelineFailed",
     "PlanChanged",

@@ -49,6 +49,7 @@ from headwater.errors.process import (
     SparkLost,
     SqlRefused,
 )
+from headwater.errors.reading import BadCondition, BadCursor, CutNotReached, PastGone
 from headwater.errors.records import BadRecord, BadSchema
 from headwater.errors.root import HeadwaterError
 from headwater.errors.serve import (
@@ -129,6 +130,10 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadKey: (422, 2),
     NotCovered: (504, 6),
     NotAnInput: (422, 2),
+    BadCondition: (422, 2),
+    BadCursor: (422, 2),
+    PastGone: (410, 5),
+    CutNotReached: (504, 6),
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),

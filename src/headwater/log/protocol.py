@@ -183,7 +183,11 @@ class Log(Protocol):
 
     def unpin(self, name: str) -> None: ...
 
-    def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]: ...
+    def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
+        """Where each partition ended right after that append."""
+
+    def append_after(self, topic: str, position: Position) -> AppendNumber | None:
+        """The first append that goes beyond the position in this topic; None if none does."""
 
     def scan(
         self,

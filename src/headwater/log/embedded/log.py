@@ -20,7 +20,7 @@ from headwater.log.embedded.bound import NoRoom
 from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
-from headwater.log.embedded.read import Scan, ends_at, offsets_from, rows_of_bytes, time_before
+from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, rows_of_bytes, time_before
 from headwater.log.embedded.rowgroup import Handed
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
@@ -282,6 +282,10 @@ class EmbeddedLog:
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
         ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)
         return ends
+
+    def append_after(self, topic: str, position: Position) -> AppendNumber | None:
+        number: int | None = self._of_topic(topic, first_beyond, position.as_dict().get(topic, {}))
+        return AppendNumber(number) if number is not None else None
 
     def max_time(self, topic: str, partition: int, offset: int) -> int | None:
         known = self.known(topic)

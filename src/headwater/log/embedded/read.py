@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import apsw
@@ -138,6 +138,18 @@ def ends_at(catalog: apsw.Connection, topic: KnownTopic, number: int) -> dict[in
         else:
             ends[partition] = chunk_bounds(catalog, last).end_at(number) or last.start
     return ends
+
+
+def first_beyond(catalog: apsw.Connection, topic: KnownTopic, ends: Mapping[int, int]) -> int | None:
+    """The number of the first append that has records at these offsets or above them; None if none has."""
+    found = []
+    for partition in range(topic.spec.partitions):
+        offset = ends.get(partition, 0)
+        given = (partition, offset)
+        for chunk in select_chunks(catalog, topic.id, 'partition = ? AND "end" > ?', given, limit=1):
+            bounds = chunk_bounds(catalog, chunk)
+            found.append(int(bounds.appends[np.searchsorted(bounds.ends, offset, "right")]))
+    return min(found, default=None)
 
 
 def offsets_from(catalog: apsw.Connection, topic: KnownTopic, time_us: int) -> dict[int, int]:
