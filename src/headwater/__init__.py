@@ -3,6 +3,7 @@
 from headwater import errors, frames
 from headwater.app import App
 from headwater.capture.spec import CaptureSettings
+from headwater.client import AsyncClient, Client
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -10,8 +11,10 @@ from headwater.serve.view import View
 
 __all__ = [
     "App",
+    "AsyncClient",
     "CaptureSettings",
     "Change",
+    "Client",
     "Log",
     "Position",
     "Producer",

@@ -1,0 +1,55 @@
+"""Views over HTTP: rows, one row, waiting for one's own writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from headwater.client.steps import ARROW, Answer, Call, Steps, asked
+from headwater.log.position import Position
+
+TIMEOUT_S = 30.0
+
+
+def read(
+    view: str, *, after: Position | None = None, timeout_s: float = TIMEOUT_S, limit: int | None = None
+) -> Steps[pa.Table]:
+    """The current rows; with `after`, as soon as they cover that position, such as one's own append."""
+    answer = yield from _asked(view, after, timeout_s, {} if limit is None else {"limit": limit})
+    return answer.table()
+
+
+def get(
+    view: str, key: Any, *, after: Position | None = None, timeout_s: float = TIMEOUT_S
+) -> Steps[dict[str, Any] | None]:
+    """The row of a key (a value, or one value a key column), or None."""
+    values: Sequence[Any] = key if isinstance(key, tuple | list) else (key,)
+    answer = yield from _asked(view, after, timeout_s, {"key": [_text(value) for value in values]})
+    rows: list[dict[str, Any]] = answer.table().to_pylist()
+    return rows[0] if rows else None
+
+
+def position(view: str) -> Steps[Position]:
+    """How far the view's inputs are covered by what `read` and `get` answer."""
+    answer = yield from _asked(view, None, 0, {"limit": 1})
+    return Position.parse(answer.headers["headwater-position"])
+
+
+def path_of(view: str) -> str:
+    return f"/views/{quote(view, safe='')}"
+
+
+def _asked(view: str, after: Position | None, timeout_s: float, params: dict[str, Any]) -> Steps[Answer]:
+    wait = {"after": str(after), "timeout_s": timeout_s} if after is not None else {}
+    call = Call("GET", path_of(view), {**params, **wait}, {"Accept": ARROW}, wait_s=timeout_s if wait else 0)
+    return (yield from asked(call))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, date) else str(value)
