@@ -2,6 +2,7 @@
 
 from headwater import errors, frames
 from headwater.app import App
+from headwater.capture.feeds.spec import StatsdSettings, TailSettings
 from headwater.capture.spec import CaptureSettings
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
@@ -16,6 +17,8 @@ __all__ = [
     "Position",
     "Producer",
     "Settings",
+    "StatsdSettings",
+    "TailSettings",
     "Topic",
     "View",
     "errors",

@@ -16,7 +16,7 @@ import pyarrow as pa
 from headwater.capture.position import SourcePosition
 from headwater.capture.state import State
 from headwater.log.position import Position
-from headwater.log.protocol import Log, Part, Producer, Progress
+from headwater.log.protocol import Appended, Log, Part, Producer, Progress
 from headwater.log.spec import TopicSpec
 from headwater.log.splitting import split
 
@@ -52,15 +52,23 @@ class Appender:
         apart = split(batch, spec.key, spec.partitions)
         return [self.log.stage(spec.name, way, rows, producer=self.producer) for way, rows in apart.items()]
 
-    def append(self, parts: Sequence[Part], position: SourcePosition | None = None, **state: Any) -> None:
-        """Step 2; without a position, it stays where it is."""
+    def append(
+        self, parts: Sequence[Part], position: SourcePosition | None = None, *, timeout_s: float = 30.0, **state: Any
+    ) -> Appended:
+        """Step 2; without a position, it stays where it is. `timeout_s` is how long to wait for room in a full
+        topic."""
         position = position or self.position
         end = position.in_log(self.capture)
         told = self.state.parts(self.producer, **state) if state else []
-        self.log.append(
-            [*parts, *told], producer=self.producer, sequence=self._sequence, progress=Progress(self._end, end)
+        done = self.log.append(
+            [*parts, *told],
+            producer=self.producer,
+            sequence=self._sequence,
+            progress=Progress(self._end, end),
+            timeout_s=timeout_s,
         )
         self.state.remember(**state)
         self._sequence += 1
         self._end, self.position = end, position
-        self.rows += sum(part.rows for part in parts)
+        self.rows += sum(part.rows for part in parts) - done.dropped
+        return done

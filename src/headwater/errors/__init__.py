@@ -6,6 +6,8 @@ the text of a message.
 
 from headwater.errors.capture import (
     BadCapture,
+    BadLine,
+    BadSignature,
     CaptureError,
     CaptureFailed,
     CaptureGap,
@@ -83,6 +85,7 @@ __all__ = [
     "BadFrame",
     "BadFunction",
     "BadKey",
+    "BadLine",
     "BadLogUrl",
     "BadName",
     "BadOffset",
@@ -91,6 +94,7 @@ __all__ = [
     "BadRecord",
     "BadRequest",
     "BadSchema",
+    "BadSignature",
     "Busy",
     "CaptureError",
     "CaptureFailed",

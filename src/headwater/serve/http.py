@@ -19,13 +19,13 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from headwater.errors import BadRequest, HeadwaterError, TooLarge, TopicNotFound, UsageError, ViewNotFound, codes
+from headwater.capture.intake import BODY_BYTES, Intake, gathered
+from headwater.errors import HeadwaterError, TopicNotFound, UsageError, ViewNotFound, codes
 from headwater.log.position import Epoch, Position
 from headwater.log.protocol import Appended, Producer
 from headwater.log.topic import Topic
 from headwater.serve.view import POLL_S, View
 
-BODY_BYTES = 16 * 1024 * 1024
 ROWS = 10_000
 LIVE_ROWS = 1000
 LIVE_S = 0.2
@@ -43,6 +43,7 @@ def make_api(topics: Mapping[str, Topic], views: Mapping[str, View]) -> FastAPI:
     api = FastAPI(title="Headwater", docs_url=None, redoc_url=None)
     api.add_exception_handler(HeadwaterError, _problem)
     api.add_exception_handler(RequestValidationError, _invalid)
+    intakes: dict[str, Intake] = {}
 
     def topic_named(name: str) -> Topic:
         if name not in topics:
@@ -65,13 +66,16 @@ def make_api(topics: Mapping[str, Topic], views: Mapping[str, View]) -> FastAPI:
         producer: Annotated[str | None, Query(max_length=200)] = None,
         sequence: Annotated[int | None, Query(ge=0, lt=2**63)] = None,
     ) -> AppendAnswer:
-        """One record (a JSON object) or several (an array, or NDJSON). With producer and sequence, retrying is safe."""
+        """One record (a JSON object) or several (an array, NDJSON, Arrow), or CloudEvents. Retrying is safe with
+        producer and sequence; an event is appended once anyway."""
         topic = topic_named(name)
         if (producer is None) != (sequence is None):
             raise UsageError(what="producer and sequence go together", do="Give both or neither")
-        rows = _rows(await _body(request), request.headers.get("content-type", ""))
+        body = await gathered(request.stream(), limit_bytes=BODY_BYTES)
         who = Producer(producer, Epoch(0)) if producer is not None else None
-        done: Appended = await run_in_threadpool(topic.append_parts, rows, producer=who, sequence=sequence)
+        take = intakes.setdefault(name, Intake(topic)).take
+        kind = request.headers.get("content-type", "")
+        done: Appended = await run_in_threadpool(take, body, kind, request.headers, producer=who, sequence=sequence)
         return AppendAnswer(position=str(done.position), append=done.number, repeated=done.repeated)
 
     @api.get("/views")
@@ -130,30 +134,6 @@ async def _covered(view: View, asked: Position, timeout_s: float) -> None:
         if time.monotonic() >= deadline:
             raise view.not_covered(asked, timeout_s)
         await asyncio.sleep(POLL_S)
-
-
-async def _body(request: Request) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > BODY_BYTES:
-            raise TooLarge(limit_bytes=BODY_BYTES)
-    return bytes(body)
-
-
-def _rows(body: bytes, content_type: str) -> list[dict[str, Any]]:
-    kind = content_type.partition(";")[0].strip().lower()
-    try:
-        if kind in ("application/x-ndjson", "application/ndjson"):
-            return [json.loads(line) for line in body.splitlines() if line.strip()]
-        if kind in ("application/json", ""):
-            parsed = json.loads(body)
-            return parsed if isinstance(parsed, list) else [parsed]
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(
-            why=f"the body is not {kind or 'JSON'}: {error}", do="Send JSON or one JSON record a line"
-        ) from None
-    raise BadRequest(why=f"records cannot be sent as {kind}", do="Send application/json or application/x-ndjson")
 
 
 def _described(view: View) -> dict[str, Any]:
