@@ -32,10 +32,12 @@ def position_in(log: Log, capture: str) -> SourcePosition | None:
 
 
 class Appender:
-    """The one writer of a capture, from the moment it is made until a newer one is."""
+    """The one writer of a capture, from the moment it is made until a newer one is. `patience_s` is how long an append
+    waits for room in a full topic."""
 
-    def __init__(self, log: Log, capture: str) -> None:
+    def __init__(self, log: Log, capture: str, *, patience_s: float = 30.0) -> None:
         self.log = log
+        self._patience_s = patience_s
         self.capture = capture
         self.state = State(log, capture)
         self.state.make()
@@ -52,11 +54,8 @@ class Appender:
         apart = split(batch, spec.key, spec.partitions)
         return [self.log.stage(spec.name, way, rows, producer=self.producer) for way, rows in apart.items()]
 
-    def append(
-        self, parts: Sequence[Part], position: SourcePosition | None = None, *, timeout_s: float = 30.0, **state: Any
-    ) -> Appended:
-        """Step 2; without a position, it stays where it is. `timeout_s` is how long to wait for room in a full
-        topic."""
+    def append(self, parts: Sequence[Part], position: SourcePosition | None = None, **state: Any) -> Appended:
+        """Step 2; without a position, it stays where it is."""
         position = position or self.position
         end = position.in_log(self.capture)
         told = self.state.parts(self.producer, **state) if state else []
@@ -65,7 +64,7 @@ class Appender:
             producer=self.producer,
             sequence=self._sequence,
             progress=Progress(self._end, end),
-            timeout_s=timeout_s,
+            timeout_s=self._patience_s,
         )
         self.state.remember(**state)
         self._sequence += 1

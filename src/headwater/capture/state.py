@@ -9,7 +9,7 @@ with the records that they tell of, so the two cannot part.
     overlaps   what was read from later snapshots, which show some of what the stream will tell
     asked      tables that somebody wants compared with their topics; "*" is all
     comparing  tables for which that is under way
-    url        of a feed: where it listens, or which files it reads
+    feed       of a feed: where it listens or which files it reads, and what it does when it is slow
     counts     of a feed: what became of its lines
     file.*     of a feed: how far each file is read, by its device and inode
 """

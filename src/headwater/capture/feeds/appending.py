@@ -12,7 +12,7 @@ from headwater.errors import Busy, Full
 from headwater.log.protocol import Appended, Part
 
 PATIENCE_S = 0.5
-"""How long one try waits; then it is seen whether to stop."""
+"""How long one try of a feed waits (`Appender(patience_s=)`); then it is seen whether to stop."""
 
 
 def append_when_possible(
@@ -26,7 +26,7 @@ def append_when_possible(
     """None if stopped before: nothing was appended then. `waiting` is told why it waits, and "" when it does not."""
     while True:
         try:
-            done = appender.append(parts, position, timeout_s=PATIENCE_S, **state)
+            done = appender.append(parts, position, **state)
         except (Full, Busy) as why:
             waiting(why.what)
             if stopped.is_set():

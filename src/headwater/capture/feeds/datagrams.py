@@ -14,7 +14,7 @@ from collections import deque
 from urllib.parse import parse_qs, urlsplit
 
 from headwater.capture.feeds.spec import StatsdSettings
-from headwater.errors import BadCapture, SourceRefused
+from headwater.errors import BadCapture, SourceLost, SourceRefused
 
 SO_RXQ_OVFL = 40
 """Linux tells, with each datagram, how many it has dropped on this socket so far."""
@@ -26,16 +26,19 @@ LOOK_S = 0.1
 class Datagrams:
     """A thread that receives, from `start` to `stop`. Everything else may be called from any thread."""
 
-    def __init__(self, bound: socket.socket, settings: StatsdSettings) -> None:
+    def __init__(self, bound: socket.socket, settings: StatsdSettings, *, url: str) -> None:
         self._socket = bound
+        self._url = url
         self._drop_oldest = settings.when_slow == "drop_oldest"
         self._most = settings.buffer_bytes
         self._held: deque[bytes] = deque()
         self._come = threading.Condition()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._receive, name="datagrams", daemon=True)
+        self._failure: OSError | None = None
         self.held_bytes = 0
         self.received = 0
+        self.dropped = 0
         self.dropped_lines = 0
         self.lost = 0
         """Datagrams that the kernel has dropped."""
@@ -51,7 +54,9 @@ class Datagrams:
     def take(self, *, timeout_s: float) -> list[bytes]:
         """All that are held, as soon as there is one; none when the time is up."""
         with self._come:
-            self._come.wait_for(lambda: bool(self._held), timeout_s)
+            self._come.wait_for(lambda: self._held or self._failure, timeout_s)
+            if self._failure is not None and not self._held:
+                raise SourceLost(source=self._url, why=str(self._failure))
             taken = list(self._held)
             self._held.clear()
             self.held_bytes = 0
@@ -65,6 +70,11 @@ class Datagrams:
                 data, told, _, _ = self._socket.recvmsg(LARGEST, space)
             except TimeoutError:
                 continue
+            except OSError as error:
+                with self._come:
+                    self._failure = error
+                    self._come.notify()
+                return
             for level, kind, value in told:
                 if (level, kind) == (socket.SOL_SOCKET, SO_RXQ_OVFL):
                     self.lost = struct.unpack("I", value[:4])[0]
@@ -75,12 +85,12 @@ class Datagrams:
 
     def _keep(self, data: bytes) -> None:
         while self.held_bytes + len(data) > self._most:
-            if not self._drop_oldest or not self._held:
-                self.dropped_lines += lines_in(data)
+            dropped = self._held.popleft() if self._drop_oldest and self._held else data
+            self.dropped += 1
+            self.dropped_lines += lines_in(dropped)
+            if dropped is data:
                 return
-            oldest = self._held.popleft()
-            self.held_bytes -= len(oldest)
-            self.dropped_lines += lines_in(oldest)
+            self.held_bytes -= len(dropped)
         self._held.append(data)
         self.held_bytes += len(data)
 

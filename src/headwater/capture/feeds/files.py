@@ -46,10 +46,10 @@ class Growing:
     """Read up to here: what lies between `offset` and it is not a whole line yet."""
     known_bytes: int = 0
     """Its size when it was last read."""
-    was_cut: bool = False
-    """While it was watched."""
-    named: bool = True
-    """Whether it has a name that we look for."""
+    read_at_look: int = 0
+    """At which look it was last seen to be read to its end."""
+    name: str = ""
+    """The one under which it was last opened."""
     descriptor: int | None = field(default=None, repr=False)
     moved_s: float = field(default_factory=time.monotonic)
     """When it was last seen to grow."""
@@ -83,7 +83,7 @@ class Growing:
     def begin_again(self) -> None:
         """It was cut, or is another file."""
         self.offset, self.seen, self.known_bytes, self.head, self.skipping = 0, 0, 0, (0, 0), False
-        self.was_cut = True
+        self.path = self.name
 
     def advance(self, end: int, *, seen: int, head: tuple[int, int], skipping: bool) -> None:
         """All before `end` is appended."""
@@ -103,7 +103,7 @@ class Growing:
     def from_state(cls, key: str, found: Any) -> Growing:
         length, checksum = found["head"]
         offset = found["offset"]
-        return cls(key, found["path"], offset, (length, checksum), found["skipping"], seen=offset, named=False)
+        return cls(key, found["path"], offset, (length, checksum), found["skipping"], seen=offset)
 
 
 def _checksum(descriptor: int, length: int) -> tuple[int, int]:

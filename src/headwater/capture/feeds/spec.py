@@ -73,6 +73,10 @@ class FeedSpec:
         if not NAME.fullmatch(self.name):
             raise BadName(name=self.name, kind="capture")
 
+    def to_state(self) -> dict[str, str]:
+        """What `headwater capture status` says of it."""
+        return {"url": self.url, "when_slow": self.settings.when_slow}
+
 
 def feed_of(name: str, url: str, into: str | Topic | None, settings: object) -> FeedSpec:
     kind = StatsdSettings if url.startswith(STATSD) else TailSettings

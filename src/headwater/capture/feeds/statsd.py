@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headwater.capture.appender import Appender
-from headwater.capture.feeds.appending import append_when_possible
+from headwater.capture.feeds.appending import PATIENCE_S, append_when_possible
 from headwater.capture.feeds.counts import Counts
 from headwater.capture.feeds.datagrams import Datagrams, bind, lines_in
 from headwater.capture.feeds.metrics import COLUMNS, BadMetric, Metric, metrics_in
@@ -43,7 +43,7 @@ class StatsdCapture:
         self._appender: Appender | None = None
         self._datagrams: Datagrams | None = None
         self._done = 0
-        """Datagrams of this run that are appended, or dropped."""
+        """Datagrams of this run that were taken and dealt with."""
         self.address: tuple[str, int] | None = None
         """Where it listens, once it does."""
 
@@ -60,10 +60,10 @@ class StatsdCapture:
     def run(self, stopped: threading.Event) -> None:
         (spec,) = self.topics().values()
         with bind(self.spec.url, anybody=self.settings.anybody) as bound:
-            appender = self._appender = Appender(self._log, self.spec.name)
+            appender = self._appender = Appender(self._log, self.spec.name, patience_s=PATIENCE_S)
             self._counts = Counts.from_state(appender.state.get("counts"))
             self._before = Counts.from_state(self._counts.to_state())
-            datagrams = self._datagrams = Datagrams(bound, self.settings)
+            datagrams = self._datagrams = Datagrams(bound, self.settings, url=self.spec.url)
             self._done = 0
             datagrams.start()
             self.address = bound.getsockname()[:2]
@@ -83,7 +83,8 @@ class StatsdCapture:
 
     def reached(self, goal: int) -> bool:
         """Of what has come; what the kernel holds is not known."""
-        return self._phase == "listening" and self._done >= goal
+        datagrams = self._datagrams
+        return self._phase == "listening" and datagrams is not None and self._done + datagrams.dropped >= goal
 
     def status(self) -> CaptureStatus:
         appender, datagrams = self._appender, self._datagrams
@@ -109,12 +110,13 @@ class StatsdCapture:
         position = SourcePosition(0, appender.position.end + sum(map(len, taken)))
         parts = appender.stage(spec, batch)
         done = append_when_possible(
-            appender, parts, position, stopped, self._wait, counts=self._settled().to_state(), url=self.spec.url
+            appender, parts, position, stopped, self._wait, counts=self._settled().to_state(), feed=self.spec.to_state()
         )
         if done is None:
             self._counts.lines -= len(metrics)
             self._counts.dropped += sum(map(lines_in, taken))
         else:
+            self._counts.lines -= done.dropped
             self._counts.dropped += done.dropped
         self._done += len(taken)
 

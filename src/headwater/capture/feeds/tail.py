@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.capture.appender import Appender
-from headwater.capture.feeds.appending import append_when_possible
+from headwater.capture.feeds.appending import PATIENCE_S, append_when_possible
 from headwater.capture.feeds.counts import Counts
 from headwater.capture.feeds.files import Growing, named_by
 from headwater.capture.feeds.lines import COLUMNS, DEAD, SHOWN_BYTES, Bad, Lines, dead_letters, lines_of
@@ -96,7 +96,7 @@ class TailCapture:
 
     def run(self, stopped: threading.Event) -> None:
         spec, *_ = self.topics().values()
-        appender = self._appender = Appender(self._log, self.spec.name)
+        appender = self._appender = Appender(self._log, self.spec.name, patience_s=PATIENCE_S)
         state = appender.state
         self._counts = Counts.from_state(state.get("counts"))
         known = [Growing.from_state(key, found) for key, found in state.beginning(FILE).items()]
@@ -129,7 +129,10 @@ class TailCapture:
         if self._phase != "reading" or watched is None or watched.looks < looks + 2:
             return False
         files = dict(watched.files)
-        return all(key not in files or files[key].seen >= size or files[key].was_cut for key, size in sizes.items())
+        return all(
+            key not in files or files[key].seen >= size or files[key].read_at_look > looks + 1
+            for key, size in sizes.items()
+        )
 
     def status(self) -> CaptureStatus:
         appender, watched, counts = self._appender, self._watched, self._counts
@@ -155,7 +158,7 @@ class TailCapture:
         changes: dict[str, Any] = {FILE + key: None for key in watched.look()}
         if appender.state.get("counts") is None:
             changes |= {FILE + key: file.to_state() for key, file in watched.files.items()}
-            changes |= {"counts": self._counts.to_state(), "url": self.spec.url}
+            changes |= {"counts": self._counts.to_state(), "feed": self.spec.to_state()}
         if changes:
             append_when_possible(appender, [], appender.position, stopped, self._wait, **changes)
         self._behind = watched.behind_bytes()
@@ -172,7 +175,7 @@ class TailCapture:
                 continue
             data = file.read(max(BLOCK_BYTES, self.settings.line_bytes + 2))
             if data is None:
-                self._counts.lost += file.known_bytes > file.offset
+                self._counts.lost += file.known_bytes > file.offset  # something of it was never a record
                 file.begin_again()
             elif (block := self._block(file, data)) is not None:
                 blocks.append(block)
@@ -197,14 +200,15 @@ class TailCapture:
     def _dropped(self, file: Growing) -> Block:
         """The oldest lines are passed by, up to the end of one."""
         assert file.descriptor is not None
-        until, place = file.size - self.settings.buffer_bytes, file.offset
-        head = file.head
-        while place < until and (data := os.pread(file.descriptor, BLOCK_BYTES, place)):
-            end = len(data) if place + len(data) < until else data.find(b"\n", until - place) + 1 or len(data)
-            self._counts.dropped += data.count(b"\n", 0, end)
-            head = file.head_after(data[:end]) if place == file.offset else head
-            place += end
-        return Block(file, place, place, head)
+        until, place, head, end = file.size - self.settings.buffer_bytes, file.offset, file.head, 0
+        while not end and (data := os.pread(file.descriptor, BLOCK_BYTES, place)):
+            least = max(0, until - 1 - place)
+            end = data.find(b"\n", least) + 1 if least < len(data) else 0
+            passed = data[: end or len(data)]
+            head = file.head_after(passed) if place == file.offset else head
+            self._counts.dropped += passed.count(b"\n")
+            place += len(passed)
+        return Block(file, place, place, head, skipping=not end)
 
     def _append(self, spec: TopicSpec, appender: Appender, blocks: Sequence[Block], stopped: threading.Event) -> bool:
         """Steps 3 and 4; False if stopped before."""
@@ -219,20 +223,18 @@ class TailCapture:
             parts += appender.stage(spec, found.records)
             taken.append(block)
             self._counts.lines += found.records.num_rows
-            for bad in found.bad:
-                self._counts.bad += 1
-                self._counts.last_bad = f"{block.file.path}, byte {bad.offset}: {bad.why}"
+            if found.bad:
+                self._counts.last_bad = f"{block.file.path}, byte {found.bad[-1].offset}: {found.bad[-1].why}"
             if stops is not None:
                 break
+            self._counts.bad += len(found.bad)
         position = SourcePosition(0, appender.position.end + sum(each.end - each.file.offset for each in taken))
-        state = {FILE + each.file.key: each.state for each in taken}
-        counts = self._counts.to_state()
-        if not (
-            done := append_when_possible(
-                appender, parts, position, stopped, self._wait, counts=counts, url=self.spec.url, **state
-            )
-        ):
+        state: dict[str, Any] = {FILE + each.file.key: each.state for each in taken}
+        state |= {"counts": self._counts.to_state(), "feed": self.spec.to_state()}
+        done = append_when_possible(appender, parts, position, stopped, self._wait, **state)
+        if done is None:
             return False
+        self._counts.lines -= done.dropped
         self._counts.dropped += done.dropped
         for each in taken:
             each.file.advance(each.end, seen=each.seen, head=each.head, skipping=each.skipping)
@@ -255,3 +257,5 @@ class TailCapture:
 
     def _wait(self, why: str) -> None:
         self._waiting = why
+        if self._watched is not None:
+            self._behind = self._watched.behind_bytes()

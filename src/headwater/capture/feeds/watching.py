@@ -18,6 +18,7 @@ class Watched:
         self.files: dict[str, Growing] = {file.key: file for file in known}
         self.looks = 0
         self.alert = ""
+        self._turn = 0
         self._restore()
 
     def look(self) -> list[str]:
@@ -28,17 +29,14 @@ class Watched:
             file = self.files.get(key)
             if file is None:
                 self._add(key, path)
-            else:
-                file.named = True
-                if file.descriptor is None and size != file.seen:
-                    self._open(file, path)
+            elif file.descriptor is None and size != file.seen:
+                self._open(file, path)
         forgotten = []
         for key, file in list(self.files.items()):
-            file.named = key in found
             idle = time.monotonic() - file.moved_s > IDLE_S and file.size == file.seen
             if file.descriptor is not None and idle:
                 file.close()
-            if file.descriptor is None and not file.named and (idle or not self._found_elsewhere(file)):
+            if file.descriptor is None and key not in found and (idle or not self._found_elsewhere(file)):
                 del self.files[key]
                 forgotten.append(key)
         self._at_end = False
@@ -49,9 +47,14 @@ class Watched:
         """Files with something new. Of those that were one after the other under the same name, only the first."""
         first: dict[str, Growing] = {}
         for file in self.files.values():
-            if file.descriptor is not None and file.size != file.seen:
+            if file.size == file.seen:
+                file.read_at_look = self.looks
+            elif file.descriptor is not None:
                 first.setdefault(file.path, file)
-        return list(first.values())
+        found = list(first.values())
+        self._turn += 1
+        start = self._turn % max(1, len(found))  # so that none waits for others for ever
+        return found[start:] + found[:start]
 
     def behind_bytes(self) -> int:
         return sum(max(0, file.size - file.offset) for file in self.files.values())
@@ -90,7 +93,7 @@ class Watched:
         if key != file.key:  # renamed at this moment: the next look finds it
             os.close(descriptor)
             return False
-        file.descriptor = descriptor
+        file.descriptor, file.name = descriptor, path
         file.moved_s = time.monotonic()
         return True
 

@@ -44,7 +44,7 @@ class Event:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _fitting(data: Any, schema: pa.Schema) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from headwater.capture.intake.events import Event
 from headwater.clock import Clock
@@ -44,7 +45,7 @@ class Once:
 
     def append(self, events: Sequence[Event]) -> Appended:
         """Those that are new, in one append; `repeated` if none is."""
-        rows = {}
+        rows: dict[Key, dict[str, Any]] = {}
         for event in events:
             rows.setdefault((event.source, event.id), event.row(self._topic.spec.schema))
         while True:
