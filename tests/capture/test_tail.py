@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import headwater as hw
 from headwater.capture.feeds import watching
 from headwater.capture.feeds.spec import FeedSpec, TailSettings
 from headwater.capture.feeds.tail import TailCapture
 from headwater.capture.runner import Capturing
+from headwater.cli.main import cli
 from headwater.errors import BadCapture, BadLine
 from headwater.log import Settings, TopicSpec
 from headwater.records import schema_of
@@ -356,3 +358,16 @@ def test_an_app_tails_until_it_has_caught_up(files: Tailing) -> None:
             app.run(only="captures", until="caught-up")
             assert topic.read().num_rows == more
             files.write("a.ndjson", '{"user": 99}\n')
+
+
+def test_the_command_shows_what_became_of_the_lines(files: Tailing) -> None:
+    files.write("a.log", b"".join(line for line, _ in BAD))
+    files.caught_up(files.tail(into=clicks(files.log), lines="json", bad_lines="dead", line_bytes=1000))
+    (told,) = json.loads(CliRunner().invoke(cli, ["capture", "status", "--log", files.log.url, "--json"]).output)
+    assert told["from"] == f"tail:{files.folder}/*.log"
+    counted = [told[name] for name in ("capture", "when_slow", "lines", "bad", "dropped", "lost")]
+    assert counted == ["files", "block", 3, 7, 0, 0]
+    assert "it has more than 1000 bytes" in told["last_bad"]
+    shown = CliRunner().invoke(cli, ["capture", "status", "--log", files.log.url]).output
+    assert "when_slow" in shown
+    assert "slot" not in shown

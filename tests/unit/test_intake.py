@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastapi.testclient import TestClient
 
 import headwater as hw
 from headwater.capture.intake import Intake, gathered
@@ -22,6 +23,7 @@ from headwater.capture.intake.once import SEEN
 from headwater.errors import BadRecord, BadRequest, TooLarge
 from headwater.log import TopicSpec
 from headwater.records import schema_of
+from headwater.serve.http import make_api
 
 DAY_US = 86_400_000_000
 CLICKS = {"user_id": "int64", "page": "string", "at": "timestamp"}
@@ -232,6 +234,7 @@ def test_data_in_binary_mode_that_is_not_json_goes_to_the_column_data(log: hw.Lo
         ({"extension": {"a": 1}}, "an attribute 'extension' that is a dict"),
         ({"data": 1, "data_base64": "AA=="}, "has both data and data_base64"),
         ({"data_base64": "%%%"}, "a data_base64 that is not base64"),
+        ({"id": "\ud800"}, "has half of a letter in its id"),
     ],
 )
 def test_an_event_that_is_none_is_refused_and_said(log: hw.Log, changes: dict[str, Any], told: str) -> None:
@@ -302,6 +305,27 @@ def test_an_event_with_a_record_that_does_not_fit_is_not_remembered(log: hw.Log)
     with pytest.raises(BadRecord, match="'x' is not int64"):
         Intake(topic).take(wrong, "application/cloudevents+json")
     assert not Intake(topic).take(json.dumps(event(1)).encode(), "application/cloudevents+json").repeated
+
+
+def test_an_id_that_would_be_remembered_for_long_is_short(log: hw.Log) -> None:
+    topic = topic_of(log, {"order": "int64"})
+    with pytest.raises(BadRequest, match="more than 4096 letters"):
+        Intake(topic).take(json.dumps(event(1, id="x" * 5000)).encode(), "application/cloudevents+json")
+
+
+def test_what_is_posted_goes_through_it(log: hw.Log) -> None:
+    topic = topic_of(log, {"order": "int64"})
+    client = TestClient(make_api({"events": topic}, {}))
+    headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/shop", "ce-type": "paid"}
+    answers = [client.post("/topics/events/records", json={"order": 1}, headers=headers).json() for _ in range(2)]
+    assert [each["repeated"] for each in answers] == [False, True]
+    assert answers[0]["position"] == answers[1]["position"]
+    table = pa.table({"order": [2, 3]})
+    arrow = client.post("/topics/events/records", content=stream(table), headers={"content-type": STREAM})
+    assert arrow.status_code == 200
+    wrong = client.post("/topics/events/records", content=b"ARROW1", headers={"content-type": FILE})
+    assert (wrong.status_code, "is not Arrow" in wrong.json()["detail"]) == (400, True)
+    assert sorted(row["order"] for row in rows(topic)) == [1, 2, 3]
 
 
 def test_an_event_has_no_producer_and_sequence(log: hw.Log) -> None:

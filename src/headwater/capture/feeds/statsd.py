@@ -72,10 +72,11 @@ class StatsdCapture:
                 while not stopped.is_set():
                     if taken := datagrams.take(timeout_s=self.settings.flush_s):
                         self._append(spec, appender, taken, stopped)
-                        stopped.wait(self.settings.flush_s)
+                        if not datagrams.held_bytes:
+                            stopped.wait(self.settings.flush_s)
             finally:
                 datagrams.stop()
-            if taken := datagrams.take(timeout_s=0):
+            while taken := datagrams.take(timeout_s=0):
                 self._append(spec, appender, taken, stopped)
 
     def goal(self) -> int:

@@ -20,6 +20,8 @@ PREFIX = "ce-"
 REQUIRED = ("id", "source", "type")
 TEXTS = (*REQUIRED, "specversion", "datacontenttype", "dataschema", "subject", "time")
 NAME = re.compile(r"[a-z0-9]+")
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+"""JSON can write these alone; no text has them."""
 
 
 def is_cloudevents(media: MediaType, headers: Mapping[str, str]) -> bool:
@@ -85,6 +87,8 @@ def _checked(attributes: Mapping[str, Any], data: Any, which: str) -> Event:
             raise _bad(which, f"has the {name} {value!r}, which is no text or empty")
         if not isinstance(value, str | bool | int):
             raise _bad(which, f"has an attribute {name!r} that is a {type(value).__name__}")
+        if isinstance(value, str) and SURROGATE.search(value):
+            raise _bad(which, f"has half of a letter in its {name}")
     if told.get("specversion") != "1.0":
         raise _bad(which, f"has the specversion {told.get('specversion')!r}, and 1.0 is known here")
     for name in REQUIRED:

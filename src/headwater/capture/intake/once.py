@@ -18,7 +18,7 @@ from typing import Any
 from headwater.capture.intake.events import Event
 from headwater.clock import Clock
 from headwater.durations import Duration, micros
-from headwater.errors import TopicNotFound, VersionConflict
+from headwater.errors import BadRequest, TopicNotFound, VersionConflict
 from headwater.log.protocol import Appended
 from headwater.log.spec import INTERNAL, Settings, TopicSpec
 from headwater.log.topic import Topic
@@ -27,6 +27,9 @@ from headwater.records import schema_of
 SEEN = f"{INTERNAL}seen."
 RECORDS_S = 3600.0
 """How long the records themselves stay: only the versions of their keys are asked for."""
+
+LONGEST = 4096
+"""Letters of source and id, which are remembered for long."""
 
 Key = tuple[str, str]
 
@@ -47,6 +50,8 @@ class Once:
         """Those that are new, in one append; `repeated` if none is."""
         rows: dict[Key, dict[str, Any]] = {}
         for event in events:
+            if len(event.source) + len(event.id) > LONGEST:
+                raise BadRequest(why=f"an event's source and id have more than {LONGEST} letters", do="Shorten them")
             rows.setdefault((event.source, event.id), event.row(self._topic.spec.schema))
         while True:
             seen = self._around(self._clock() // self._length)

@@ -87,7 +87,7 @@ def verified(
     name, stamp = headers[ID], headers[TIMESTAMP]
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 15):
         raise BadSignature(why=f"{TIMESTAMP} is not in seconds since 1970")
-    content = b".".join([name.encode(), stamp.encode(), body])
+    content = b".".join([name.encode(errors="replace"), stamp.encode(), body])
     for each in headers[SIGNATURE].split():
         version, _, text = each.partition(",")
         signature = _decoded(text)
