@@ -201,6 +201,13 @@ def test_udp_cannot_block_and_says_so() -> None:
         feed_of("stats", URL, None, None)
 
 
+def test_a_topic_that_metrics_cannot_fill_is_refused_when_it_is_declared(statsd: Listening) -> None:
+    for columns, told in (({"host": "string"}, "no column 'name'"), ({"name": "string", "host": "string"}, "'host'")):
+        spec = TopicSpec(f"topic{len(columns)}", schema_of(columns), key=("host",))
+        with pytest.raises(BadCapture, match=told):
+            statsd.listen(into=hw.Topic(statsd.log, statsd.log.create(spec)))
+
+
 def test_an_app_captures_metrics_into_a_topic(log: hw.Log, until: Callable[..., None]) -> None:
     with hw.App("shop", log=log.url) as app:
         metrics = app.capture(URL, into="metrics")["metrics"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import pyarrow as pa
+
 from headwater.errors import BadCapture, BadName
-from headwater.log.spec import NAME, WhenFull
+from headwater.log.spec import NAME, TopicSpec, WhenFull
 from headwater.log.topic import Topic
 
 STATSD, TAIL = "statsd://", "tail:"
@@ -86,6 +88,18 @@ def feed_of(name: str, url: str, into: str | Topic | None, settings: object) -> 
         what = f"capture {name!r} has settings of another kind: {type(settings).__name__}"
         raise BadCapture(what=what, do=f"Give hw.{kind.__name__}(...)")
     return FeedSpec(name, url, into, settings or kind())
+
+
+def check_columns(topic: TopicSpec, columns: pa.Schema, needed: str) -> None:
+    """That a declared topic can hold what comes: it has the column that matters most, and none that nothing would fill."""
+    unfilled = [name for name in topic.required if name not in columns.names and not name.startswith("_")]
+    if needed not in topic.schema.names:
+        what = f"topic {topic.name!r} has no column {needed!r}"
+    elif unfilled:
+        what = f"topic {topic.name!r} must have its column {unfilled[0]!r} in each record, and nothing would fill it"
+    else:
+        return
+    raise BadCapture(what=what, do=f"Of these columns give it what you like: {', '.join(columns.names)}")
 
 
 def _known(name: str, given: str, *allowed: str) -> None:

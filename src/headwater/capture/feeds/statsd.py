@@ -12,13 +12,12 @@ import pyarrow as pa
 from headwater.capture.appender import Appender
 from headwater.capture.feeds.appending import PATIENCE_S, append_when_possible
 from headwater.capture.feeds.counts import Counts
-from headwater.capture.feeds.datagrams import Datagrams, bind, lines_in
+from headwater.capture.feeds.datagrams import TAKE_BYTES, Datagrams, bind, lines_in
 from headwater.capture.feeds.metrics import COLUMNS, BadMetric, Metric, metrics_in
-from headwater.capture.feeds.spec import FeedSpec, StatsdSettings
+from headwater.capture.feeds.spec import FeedSpec, StatsdSettings, check_columns
 from headwater.capture.position import SourcePosition
 from headwater.capture.status import CaptureStatus
 from headwater.clock import Clock, system_clock
-from headwater.errors import BadCapture
 from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
 from headwater.log.topic import Topic
@@ -38,8 +37,8 @@ class StatsdCapture:
         self._phase = "starting"
         self._waiting = ""
         self._counts = Counts()
-        self._before = Counts()
-        """As they were when this run began."""
+        self._lost_before = 0
+        """In earlier runs: the kernel counts anew for each."""
         self._appender: Appender | None = None
         self._datagrams: Datagrams | None = None
         self._done = 0
@@ -50,9 +49,7 @@ class StatsdCapture:
     def topics(self) -> dict[str, TopicSpec]:
         into = self.spec.into
         if isinstance(into, Topic):
-            if not set(COLUMNS.names) & set(into.spec.schema.names):
-                what = f"topic {into.name!r} has none of the columns of metrics"
-                raise BadCapture(what=what, do=f"Give it some of: {', '.join(COLUMNS.names)}")
+            check_columns(into.spec, COLUMNS, "name")
             return {into.name: into.spec}
         made = TopicSpec(into, COLUMNS, key=("name",), time="at", partitions=self.settings.partitions)
         return {into: self._log.create(made)}
@@ -62,7 +59,7 @@ class StatsdCapture:
         with bind(self.spec.url, anybody=self.settings.anybody) as bound:
             appender = self._appender = Appender(self._log, self.spec.name, patience_s=PATIENCE_S)
             self._counts = Counts.from_state(appender.state.get("counts"))
-            self._before = Counts.from_state(self._counts.to_state())
+            self._lost_before = self._counts.lost
             datagrams = self._datagrams = Datagrams(bound, self.settings, url=self.spec.url)
             self._done = 0
             datagrams.start()
@@ -72,12 +69,12 @@ class StatsdCapture:
                 while not stopped.is_set():
                     if taken := datagrams.take(timeout_s=self.settings.flush_s):
                         self._append(spec, appender, taken, stopped)
-                        if not datagrams.held_bytes:
+                        if datagrams.held_bytes < TAKE_BYTES:
                             stopped.wait(self.settings.flush_s)
             finally:
                 datagrams.stop()
-            while taken := datagrams.take(timeout_s=0):
-                self._append(spec, appender, taken, stopped)
+            while (taken := datagrams.take(timeout_s=0)) and self._append(spec, appender, taken, stopped):
+                pass
 
     def goal(self) -> int:
         return self._datagrams.received if self._datagrams is not None else 0
@@ -104,29 +101,26 @@ class StatsdCapture:
             alert=f"bad line: {counts.last_bad}" if counts.last_bad else "",
         )
 
-    def _append(self, spec: TopicSpec, appender: Appender, taken: Sequence[bytes], stopped: threading.Event) -> None:
+    def _append(self, spec: TopicSpec, appender: Appender, taken: Sequence[bytes], stopped: threading.Event) -> bool:
+        """False if stopped before it was possible: these lines are dropped then."""
         metrics = self._parsed(taken)
-        batch = _batch(metrics, spec)
-        self._counts.lines += len(metrics)
+        parts = appender.stage(spec, _batch(metrics, spec))
         position = SourcePosition(0, appender.position.end + sum(map(len, taken)))
-        parts = appender.stage(spec, batch)
-        done = append_when_possible(
-            appender, parts, position, stopped, self._wait, counts=self._settled().to_state(), feed=self.spec.to_state()
-        )
-        if done is None:
-            self._counts.lines -= len(metrics)
-            self._counts.dropped += sum(map(lines_in, taken))
-        else:
-            self._counts.lines -= done.dropped
-            self._counts.dropped += done.dropped
+        self._counts.lines += len(metrics)
+        state = {"counts": self._settled().to_state(), "feed": self.spec.to_state()}
+        done = append_when_possible(appender, parts, position, stopped, self._wait, **state)
+        dropped = sum(map(lines_in, taken)) if done is None else done.dropped
+        self._counts.lines -= dropped if done is not None else len(metrics)
+        self._counts.dropped += dropped
         self._done += len(taken)
+        return done is not None
 
     def _settled(self) -> Counts:
         """With what was dropped before it could be taken."""
         found, datagrams = Counts.from_state(self._counts.to_state()), self._datagrams
         if datagrams is not None:
             found.dropped += datagrams.dropped_lines
-            found.lost = self._before.lost + datagrams.lost
+            found.lost = self._lost_before + datagrams.lost
         return found
 
     def _parsed(self, taken: Sequence[bytes]) -> list[Metric]:

@@ -22,7 +22,7 @@ from headwater.capture.feeds.appending import PATIENCE_S, append_when_possible
 from headwater.capture.feeds.counts import Counts
 from headwater.capture.feeds.files import Growing, named_by
 from headwater.capture.feeds.lines import COLUMNS, DEAD, SHOWN_BYTES, Bad, Lines, dead_letters, lines_of
-from headwater.capture.feeds.spec import TAIL, FeedSpec, TailSettings
+from headwater.capture.feeds.spec import TAIL, FeedSpec, TailSettings, check_columns
 from headwater.capture.feeds.watching import Watched
 from headwater.capture.position import SourcePosition
 from headwater.capture.status import CaptureStatus
@@ -79,9 +79,8 @@ class TailCapture:
     def topics(self) -> dict[str, TopicSpec]:
         into, partitions = self.spec.into, self.settings.partitions
         if isinstance(into, Topic):
-            if self.settings.lines == "text" and "line" not in into.spec.schema.names:
-                what = f"topic {into.name!r} has no column 'line' for lines of text"
-                raise BadCapture(what=what, do="Give it one, or say TailSettings(lines='json')")
+            if self.settings.lines == "text":
+                check_columns(into.spec, COLUMNS, "line")
             made = {into.name: into.spec}
         elif self.settings.lines == "json":
             what = f"which columns do the JSON lines of capture {self.spec.name!r} have?"
