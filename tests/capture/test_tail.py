@@ -371,3 +371,5 @@ def test_the_command_shows_what_became_of_the_lines(files: Tailing) -> None:
     shown = CliRunner().invoke(cli, ["capture", "status", "--log", files.log.url]).output
     assert "when_slow" in shown
     assert "slot" not in shown
+    refused = CliRunner().invoke(cli, ["capture", "resnapshot", "files", "--all", "--log", files.log.url])
+    assert "has no tables to compare" in str(refused.exception)

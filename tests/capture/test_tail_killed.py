@@ -99,6 +99,7 @@ def test_every_line_once_after_kills_and_rotations(
         further = len(captured()) + chosen.choice([0, 1, 200, 1000])  # amid the start, or some appends later
         steps = 0
         while len(captured()) < further or steps < chosen.randint(5, 60):
+            assert process.poll() is None, (tmp_path / "words").read_text()
             written.step()
             steps += 1
         if turn == KILLS // 2:

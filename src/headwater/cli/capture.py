@@ -53,6 +53,10 @@ def resnapshot(
     known = captures_in(opened)
     if name not in known:
         raise UsageError(what=f"this log knows no capture {name!r}", do=f"Captures here: {', '.join(known) or 'none'}")
+    state = State(opened, name)
+    state.load()
+    if state.get("feed") is not None:
+        raise UsageError(what=f"capture {name!r} has no tables to compare", do="Lines are read as they come, once")
     ask(opened, name, ["*"] if every else list(tables or []))
     opened.close()
 

@@ -91,7 +91,7 @@ def feed_of(name: str, url: str, into: str | Topic | None, settings: object) -> 
 
 
 def check_columns(topic: TopicSpec, columns: pa.Schema, needed: str) -> None:
-    """That a declared topic can hold what comes: it has the column that matters most, and none that nothing would fill."""
+    """That a declared topic has the column that matters most, and wants none that nothing would fill."""
     unfilled = [name for name in topic.required if name not in columns.names and not name.startswith("_")]
     if needed not in topic.schema.names:
         what = f"topic {topic.name!r} has no column {needed!r}"
