@@ -2,6 +2,7 @@
 
 from headwater import errors, frames
 from headwater.app import App
+from headwater.capture.feeds.spec import StatsdSettings, TailSettings
 from headwater.capture.spec import CaptureSettings
 from headwater.client import AsyncClient, Client
 from headwater.log import Log, Position, Producer, Settings, Topic
@@ -19,6 +20,8 @@ __all__ = [
     "Position",
     "Producer",
     "Settings",
+    "StatsdSettings",
+    "TailSettings",
     "Topic",
     "View",
     "errors",

@@ -8,7 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.sources import Given, Into, spec_of
+from headwater.capture.spec import Tables
 from headwater.clock import Clock, system_clock
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
@@ -252,10 +253,10 @@ class App:
         return declare
 
     def capture(
-        self, url: str, *, tables: Tables, name: str | None = None, settings: CaptureSettings | None = None
+        self, url: str, *, tables: Tables = (), into: Into = None, name: str | None = None, settings: Given = None
     ) -> Mapping[str, Topic]:
-        """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
-        spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
+        """While the app runs: tables of a database as topics (docs/capture.md); lines `into` one (docs/intake.md)."""
+        spec = spec_of(name or self.name, url, tables=tables, into=into, settings=settings)
         captured = self._running.captures.declare(spec, taken={*self._topics, *self._running.derived})
         self._topics |= {topic.name: topic for topic in captured.values()}
         return MappingProxyType(captured)

@@ -19,6 +19,8 @@ from headwater.errors.access import (
 )
 from headwater.errors.capture import (
     BadCapture,
+    BadLine,
+    BadSignature,
     CaptureError,
     CaptureFailed,
     CaptureGap,
@@ -99,6 +101,7 @@ __all__ = [
     "BadFrame",
     "BadFunction",
     "BadKey",
+    "BadLine",
     "BadLogUrl",
     "BadName",
     "BadOffset",
@@ -108,6 +111,7 @@ __all__ = [
     "BadRequest",
     "BadRule",
     "BadSchema",
+    "BadSignature",
     "Busy",
     "CaptureError",
     "CaptureFailed",

@@ -15,7 +15,15 @@ from headwater.errors.access import (
     Unauthenticated,
     Unreachable,
 )
-from headwater.errors.capture import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
+from headwater.errors.capture import (
+    BadCapture,
+    BadLine,
+    BadSignature,
+    CaptureGap,
+    SourceLost,
+    SourceRefused,
+    TableChanged,
+)
 from headwater.errors.consumers import (
     BadOffset,
     GroupNotFound,
@@ -109,6 +117,8 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     BadCapture: (422, 2),
+    BadLine: (422, 2),
+    BadSignature: (401, 2),
     SourceRefused: (409, 4),
     SourceLost: (503, 6),
     CaptureGap: (410, 5),

@@ -34,6 +34,10 @@ class Topic:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def log(self) -> Log:
+        return self._log
+
     # --- writing ---
 
     def append(

@@ -13,20 +13,21 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from headwater.errors import BadPosition, UsageError
+from headwater.capture.intake import Intake
+from headwater.errors import BadPosition, BadRequest, UsageError
 from headwater.log.position import AppendNumber, Epoch, Position
 from headwater.log.protocol import Appended, Log, Producer, Snapshot
 from headwater.log.spec import describe
 from headwater.log.topic import Topic
 from headwater.records import OFFSET, PARTITION
-from headwater.serve.http.answers import CONTENT, form_of, rows_answer
-from headwater.serve.http.bodies import KNOWN, read_body
+from headwater.serve.http.answers import ARROW, CONTENT, JSON, NDJSON, form_of, rows_answer
 from headwater.serve.http.limits import MOST_ROWS, MOST_WAIT_S
 from headwater.serve.http.permissions import needs, needs_somebody
 from headwater.serve.http.served import Served
 
 KEYED = "_http"
 """The producer of appends that have an idempotency key; the sequence is the key's hash."""
+BODIES = (JSON, NDJSON, ARROW, "application/cloudevents+json", "application/cloudevents-batch+json")
 
 
 class AppendAnswer(BaseModel):
@@ -38,6 +39,7 @@ class AppendAnswer(BaseModel):
 
 def topic_routes(served: Served) -> APIRouter:
     router = APIRouter(tags=["topics"])
+    intakes: dict[str, Intake] = {}
 
     @router.get("/topics", dependencies=[needs_somebody()])
     def list_topics(request: Request) -> list[dict[str, Any]]:
@@ -52,7 +54,7 @@ def topic_routes(served: Served) -> APIRouter:
     @router.post(
         "/topics/{topic}/records",
         dependencies=[needs("append", "topic")],
-        openapi_extra={"requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in KNOWN}}},
+        openapi_extra={"requestBody": {"required": True, "content": {kind: {"schema": {}} for kind in BODIES}}},
     )
     async def append(
         topic: str,
@@ -70,12 +72,15 @@ def topic_routes(served: Served) -> APIRouter:
             raise UsageError(what="producer and sequence go together", do="Give both or neither")
         if producer == KEYED or (producer and producer.startswith("_")):
             raise UsageError(what=f"{producer!r} is Headwater's own", do="Name the producer without a leading '_'")
-        body = read_body(await request.body(), request.headers, target.spec)
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise BadRequest(why="the body is compressed", do="Send it as it is; Arrow may be compressed inside")
         who = Producer(producer, Epoch(0)) if producer is not None else None
-        key = idempotency_key or body.key
-        if who is None and key is not None:
-            who, sequence = Producer(KEYED, Epoch(0)), _sequence(request.state.principal.name, topic, key)
-        done: Appended = await run_in_threadpool(target.append_parts, body.rows, producer=who, sequence=sequence)
+        if who is None and idempotency_key is not None:
+            who = Producer(KEYED, Epoch(0))
+            sequence = _sequence(request.state.principal.name, topic, idempotency_key)
+        take = intakes.setdefault(topic, Intake(target, limit_bytes=served.limits.body_bytes)).take
+        kind, body = request.headers.get("content-type", ""), await request.body()
+        done: Appended = await run_in_threadpool(take, body, kind, request.headers, producer=who, sequence=sequence)
         return AppendAnswer(position=str(done.position), append=done.number, repeated=done.repeated)
 
     @router.get("/topics/{topic}/records", dependencies=[needs("read", "topic")], responses=CONTENT)
