@@ -16,7 +16,12 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Cache-Control": "no-cache",
 }
-KINDS = {"console.js": "text/javascript", "console.css": "text/css"}
+KINDS = {
+    "console.js": "text/javascript",
+    "console.css": "text/css",
+    "login.html": "text/html",
+    "login.js": "text/javascript",
+}
 
 
 def mount_pages(api: FastAPI) -> None:

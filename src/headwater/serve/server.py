@@ -7,6 +7,7 @@ starts only if there is one, and then demands one of every request.
 from __future__ import annotations
 
 import logging
+import resource
 import socket
 import ssl
 import sys
@@ -21,11 +22,13 @@ from headwater.serve.address import Address
 from headwater.serve.redaction import Redaction
 
 BACKLOG = 1024
+FILES = 8192
 LOGGERS = ("headwater.http", "uvicorn.error")
 
 
 class Server:
     def __init__(self, api: FastAPI, address: str, *, access: Access | None = None) -> None:
+        self._api = api
         where = Address.parse(address)
         tls = where.tls
         self._socket = _bind(where, access)
@@ -57,13 +60,23 @@ class Server:
         )
 
     def start(self) -> None:
+        _allow_files(FILES)
         self._thread.start()
 
     def stop(self) -> None:
         self._server.should_exit = True
+        self._api.state.connections.end_all()
         if self._thread.is_alive():
             self._thread.join()
         self._socket.close()
+
+
+def _allow_files(wanted: int) -> None:
+    """A follower is an open file, and a process begins with some thousand: have more, as far as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _say_without_secrets() -> None:

@@ -71,6 +71,7 @@ def make_api(
     )
     api = FastAPI(title="Headwater", openapi_url=None, docs_url=None, redoc_url=None, responses=PROBLEMS)
     api.state.guard = served.guard
+    api.state.connections = served.connections
     traffic = Traffic()
     traffic.watch(served)
     answer_with_problems(api)

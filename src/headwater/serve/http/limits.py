@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,20 +32,31 @@ class Limits:
 
 
 class Connections:
-    """Counts what stays open. For one event loop."""
+    """What stays open. For one event loop, but for `end_all`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self.open = 0
+        self._ends: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    @property
+    def open(self) -> int:
+        return len(self._ends)
 
     def check(self) -> None:
         if self.open >= self._limit:
             raise TooMany(what="followers", limit=self._limit)
 
     @contextmanager
-    def one_more(self) -> Iterator[None]:
-        self.open += 1
+    def one_more(self) -> Iterator[asyncio.Event]:
+        """Counted while it lasts; the event is set when the server wants it to end."""
+        end = asyncio.Event()
+        self._ends[end] = asyncio.get_running_loop()
         try:
-            yield
+            yield end
         finally:
-            self.open -= 1
+            del self._ends[end]
+
+    def end_all(self) -> None:
+        """From any thread: whoever follows is to go, and may come again."""
+        for end, loop in list(self._ends.items()):
+            loop.call_soon_threadsafe(end.set)

@@ -32,16 +32,18 @@ class EventStream(Response):
         self._connections = connections
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Two tasks: one sends, one listens for the end of the connection; whichever is over first ends the other."""
-        with self._connections.one_more():
+        """It sends until the other side is gone or the server stops: whichever comes first ends the others."""
+        with self._connections.one_more() as stopped:
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            tasks = [asyncio.create_task(self._send(send)), asyncio.create_task(_gone(receive))]
+            tasks = [asyncio.create_task(each) for each in (self._send(send), _gone(receive), stopped.wait())]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
+            if stopped.is_set():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:
         try:
@@ -51,7 +53,6 @@ class EventStream(Response):
             return  # the connection broke while we wrote
         finally:
             await self._texts.aclose()  # type: ignore[attr-defined]
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _gone(receive: Receive) -> None:
