@@ -109,7 +109,7 @@ def group_routes(served: Served) -> APIRouter:
             await served.pulse.wait(newest.number, min(left, LOOK_S, asked.session_s / 3))
         records = polled if polled is not None else pa.schema([*spec.stored, *METADATA]).empty_table()
         about = {"generation": consumer.generation, "partitions": list(consumer.partitions), "next": consumer.next}
-        return rows_answer(form, records, about, called="records")
+        return await run_in_threadpool(rows_answer, form, records, about, called="records")
 
     @router.post(f"{base}/commit", dependencies=PERMISSIONS, status_code=204)
     def commit(topic: str, group: str, asked: Commit) -> None:

@@ -41,6 +41,6 @@ def sql_routes(served: Served) -> APIRouter:
         asking = Asking(served.log, rows_of_view, read_rows=served.limits.sql_read_rows)
         timeout_s = min(asked.timeout_s, served.limits.sql_s)
         answer = await run_in_threadpool(asking.ask, question, limit=asked.limit, timeout_s=timeout_s)
-        return rows_answer(form, answer.rows, {"truncated": answer.truncated})
+        return await run_in_threadpool(rows_answer, form, answer.rows, {"truncated": answer.truncated})
 
     return router

@@ -104,7 +104,8 @@ def topic_routes(served: Served) -> APIRouter:
             number, records, after = await run_in_threadpool(_records, served.log, source, here, limit)
             left = deadline - time.monotonic()
             if records.num_rows or left <= 0:
-                return rows_answer(form, records, {"topic": topic, "position": str(after)}, called="records")
+                about = {"topic": topic, "position": str(after)}
+                return await run_in_threadpool(rows_answer, form, records, about, called="records")
             here = after
             await served.pulse.wait(number, left)
 
