@@ -3,6 +3,7 @@
 from headwater import errors, frames
 from headwater.app import App
 from headwater.capture.spec import CaptureSettings
+from headwater.decide import Decided, Decider, refuse
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -12,6 +13,8 @@ __all__ = [
     "App",
     "CaptureSettings",
     "Change",
+    "Decided",
+    "Decider",
     "Log",
     "Position",
     "Producer",
@@ -21,4 +24,5 @@ __all__ = [
     "errors",
     "frames",
     "open",
+    "refuse",
 ]

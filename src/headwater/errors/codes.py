@@ -12,6 +12,16 @@ from headwater.errors.consumers import (
     QueueNotFound,
     Rebalanced,
 )
+from headwater.errors.decide import (
+    BadCommand,
+    BadDecider,
+    CommandRefused,
+    Contended,
+    DeciderNotFound,
+    DecisionFailed,
+    HistoryBroken,
+    NameTaken,
+)
 from headwater.errors.log import (
     BadLogUrl,
     BadName,
@@ -119,6 +129,14 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),
+    BadDecider: (422, 2),
+    DeciderNotFound: (404, 3),
+    BadCommand: (422, 2),
+    CommandRefused: (409, 9),
+    NameTaken: (409, 9),
+    Contended: (503, 6),
+    DecisionFailed: (500, 1),
+    HistoryBroken: (500, 7),
 }
 
 
