@@ -5,6 +5,7 @@ from headwater.app import App
 from headwater.capture.feeds.spec import StatsdSettings, TailSettings
 from headwater.capture.spec import CaptureSettings
 from headwater.client import AsyncClient, Client
+from headwater.decide import Decided, Decider, refuse
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -16,6 +17,8 @@ __all__ = [
     "CaptureSettings",
     "Change",
     "Client",
+    "Decided",
+    "Decider",
     "Log",
     "Position",
     "Producer",
@@ -27,4 +30,5 @@ __all__ = [
     "errors",
     "frames",
     "open",
+    "refuse",
 ]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from headwater.capture.sources import Given, Into, spec_of
 from headwater.capture.spec import Tables
 from headwater.clock import Clock, system_clock
+from headwater.deciding import Deciding
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
@@ -34,7 +35,7 @@ Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class App:
+class App(Deciding):
     """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
@@ -44,9 +45,9 @@ class App:
         if not NAME.fullmatch(name):
             raise BadName(name=name, kind="app")
         self.name = name
-        self.log = open_log(log, clock=clock)
+        self.log, self.clock = open_log(log, clock=clock), clock
         self.folder = Path(self.log.url.removeprefix("file:"))
-        self._topics: dict[str, Topic] = {}
+        self._topics, self._deciders = {}, {}
         self._running = Running(name, self.log, self.folder)
 
     @property
@@ -309,8 +310,7 @@ class App:
 
     def _source(self, of: str | Topic) -> TopicSpec:
         name = of if isinstance(of, str) else of.name
-        spec = self._known(name)
-        if spec is None:
+        if (spec := self._known(name)) is None:
             raise UsageError(what=f"{name!r} is no topic of this app", do="Declare it before")
         return spec
 
@@ -385,6 +385,7 @@ class App:
         self._running.stop()
 
     def close(self) -> None:
+        self._close_deciders()
         for view in self.views.values():
             view.close()
         self.log.close()

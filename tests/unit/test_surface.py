@@ -22,8 +22,9 @@ ARROWS = {
     "capture": {"log"},
     "process": {"log"},
     "serve": {"log"},
+    "decide": {"log"},
     "console": {"serve"},
-    "testing": {"log", "capture", "process", "serve"},
+    "testing": {"log", "capture", "process", "serve", "decide"},
     "cli": ROOMS,
 }
 DOORS = {"serve": "headwater.capture.intake"}
@@ -37,6 +38,7 @@ HEAVY = {
 FAMILIES = (
     errors.HeadwaterError,
     errors.CaptureError,
+    errors.DecideError,
     errors.LogError,
     errors.ProcessError,
     errors.ServeError,

@@ -57,12 +57,6 @@ class PrincipalNotFound(ServeError):
         self.kind, self.name = kind, name
 
 
-class DeciderNotFound(ServeError):
-    def __init__(self, *, decider: str, known: str = "none") -> None:
-        super().__init__(f"there is no decider {decider!r}", do=f"Deciders here: {known}")
-        self.decider = decider
-
-
 class QueryRefused(ServeError):
     """A question in SQL that is not answered: it writes, reads files, names nothing known, or is wrong."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headwater.errors.access import (
     BadRule,
-    DeciderNotFound,
     Forbidden,
     Forged,
     PrincipalNotFound,
@@ -32,6 +31,16 @@ from headwater.errors.consumers import (
     QueueMismatch,
     QueueNotFound,
     Rebalanced,
+)
+from headwater.errors.decide import (
+    BadCommand,
+    BadDecider,
+    CommandRefused,
+    Contended,
+    DeciderNotFound,
+    DecisionFailed,
+    HistoryBroken,
+    NameTaken,
 )
 from headwater.errors.log import (
     BadLogUrl,
@@ -147,17 +156,24 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),
-    Unauthenticated: (401, 9),
-    Forbidden: (403, 9),
-    Forged: (403, 9),
+    Unauthenticated: (401, 10),
+    Forbidden: (403, 10),
+    Forged: (403, 10),
     TooMany: (429, 6),
     BadRule: (422, 2),
     PrincipalNotFound: (404, 3),
-    DeciderNotFound: (404, 3),
     QueryRefused: (422, 2),
     QueryStopped: (504, 6),
     Unreachable: (503, 6),
     ServerFailed: (502, 1),
+    BadDecider: (422, 2),
+    DeciderNotFound: (404, 3),
+    BadCommand: (422, 2),
+    CommandRefused: (409, 9),
+    NameTaken: (409, 9),
+    Contended: (503, 6),
+    DecisionFailed: (500, 1),
+    HistoryBroken: (500, 7),
 }
 
 

@@ -94,7 +94,7 @@ class Served:
 
     def decider(self, name: str) -> Decider:
         if name not in self.deciders:
-            raise DeciderNotFound(decider=name, known=", ".join(self.deciders) or "none")
+            raise DeciderNotFound(decider=name, known=self.deciders)
         return self.deciders[name]
 
     @property
