@@ -44,11 +44,10 @@ class App(Deciding):
     def __init__(self, name: str, *, log: str = "file:data", clock: Clock = system_clock) -> None:
         if not NAME.fullmatch(name):
             raise BadName(name=name, kind="app")
-        self.name = name
         self.log, self.clock = open_log(log, clock=clock), clock
         self.folder = Path(self.log.url.removeprefix("file:"))
-        self._topics, self._deciders = {}, {}
-        self._running = Running(name, self.log, self.folder)
+        self.name, self._topics, self._deciders = name, {}, {}
+        self._running = Running(name, self.log, self.folder, self._deciders)
 
     @property
     def topics(self) -> Mapping[str, Topic]:

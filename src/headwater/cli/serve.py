@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +16,9 @@ from headwater.log import Log, Topic, open_log
 from headwater.log.spec import INTERNAL
 from headwater.process.version import first_versions
 from headwater.process.versions import Versions
-from headwater.serve.access import Access
 from headwater.serve.address import with_tls
-from headwater.serve.view import View
+from headwater.serve.server import Server
+from headwater.serving import start_server
 
 
 def serve(
@@ -35,12 +34,16 @@ def serve(
     address = with_tls(http, certificate, key)
     if file is not None:
         app = load_app(file)
-        _serve(app.log, {**plain_topics(app.log, app.folder), **app.topics}, app.views, app.folder, address)
+        topics = {**plain_topics(app.log, app.folder), **app.topics}
+        _until_stopped(
+            start_server(app.log, app.folder, address, topics=topics, views=app.views, deciders=app.deciders)
+        )
         app.close()
     else:
         folder = existing(log)
         opened = open_log(log)
-        _serve(opened, plain_topics(opened, folder), {}, folder, address)
+        topics = plain_topics(opened, folder)
+        _until_stopped(start_server(opened, folder, address, topics=topics, views={}, deciders={}))
         opened.close()
 
 
@@ -53,19 +56,10 @@ def plain_topics(log: Log, folder: Path) -> dict[str, Topic]:
     return {spec.name: Topic(log, spec) for spec in plain}
 
 
-def _serve(log: Log, topics: Mapping[str, Topic], views: Mapping[str, View], folder: Path, address: str) -> None:
-    from headwater.console import mount_pages
-    from headwater.serve.http import make_api
-    from headwater.serve.server import Server
-
-    access = Access(folder)
-    api = make_api(topics, views, log=log, access=access)
-    mount_pages(api)
-    server = Server(api, address, access=access)
+def _until_stopped(server: Server) -> None:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    server.start()
     typer.echo(f"serving {server.url}", err=True)
     stopped.wait()
     server.stop()
