@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
+import headwater as hw
+from headwater.serve.http import make_api
 from tests.unit.http_shop import Shop, click
 
 GROUP = "/topics/clicks/groups/billing"
@@ -125,22 +128,41 @@ def test_the_asyncapi_document_has_every_topic_and_view(client: TestClient) -> N
         assert operation["channel"]["$ref"].removeprefix("#/channels/") in told["channels"]
 
 
-class Account:
-    """A decider's seam, as the routes see it."""
-
-    def submit(self, aggregate: str, kind: str, payload: dict[str, object], command_id: str | None) -> object:
-        from types import SimpleNamespace
-
-        from headwater.log import Position
-
-        told = {"kind": kind, "of": aggregate, **payload, "id": command_id}
-        return SimpleNamespace(events=[told], position=Position.parse("account:0=1"), version=1)
+@dataclass(frozen=True)
+class Deposit:
+    amount: int
 
 
-def test_a_command_reaches_its_decider(shop: Shop) -> None:
-    client = TestClient(shop.api(deciders={"account": Account()}))
-    answer = client.post(
-        "/commands/account/17", json={"kind": "Deposit", "payload": {"amount": 10}}, headers={"Idempotency-Key": "c1"}
-    )
-    event = {"kind": "Deposit", "of": "17", "amount": 10, "id": "c1"}
-    assert answer.json() == {"events": [event], "position": "account:0=1", "version": 1}
+@dataclass(frozen=True)
+class Deposited:
+    amount: int
+
+
+def decide(command: Deposit, balance: int) -> list[Deposited]:
+    if command.amount <= 0:
+        hw.refuse("nothing to deposit")
+    return [Deposited(command.amount)]
+
+
+def test_a_command_reaches_its_decider_once_or_is_refused(tmp_path: Path) -> None:
+    with hw.App("bank", log=f"file:{tmp_path / 'bank'}") as app:
+        app.decider(
+            "account",
+            initial=0,
+            decide=decide,
+            evolve=lambda balance, event: balance + event.amount,
+            events=[Deposited],
+            commands=[Deposit],
+        )
+        client = TestClient(make_api({}, {}, log=app.log, deciders=app.deciders), raise_server_exceptions=False)
+        command = {"kind": "Deposit", "payload": {"amount": 10}}
+        key = {"Idempotency-Key": "c1"}
+        first, again = (client.post("/commands/account/17", json=command, headers=key).json() for _ in range(2))
+        assert first["events"] == [{"kind": "Deposited", "payload": {"amount": 10}}]
+        assert (first["version"], first["repeated"], again["repeated"]) == (1, False, True)
+        assert again["position"] == first["position"]
+        refused = client.post("/commands/account/17", json={"kind": "Deposit", "payload": {"amount": 0}})
+        assert (refused.status_code, refused.json()["title"]) == (409, "CommandRefused")
+        wrong = client.post("/commands/account/17", json={"kind": "Withdraw", "payload": {}})
+        assert (wrong.status_code, wrong.json()["title"]) == (422, "BadCommand")
+        assert app.deciders["account"].state("17") == 10

@@ -20,6 +20,7 @@ class Decided:
     events: list[Any]
     position: Position
     version: int
+    repeated: bool
 
 
 def sql(server: str, query: str, *, limit: int = 1000, timeout_s: float = 10.0) -> Steps[pa.Table]:
@@ -36,7 +37,7 @@ def command(
     headers = {"Idempotency-Key": command_id} if command_id is not None else {}
     body = {"kind": kind, "payload": dict(payload)}
     told = (yield from sent("POST", path, body, headers=headers, again=command_id is not None)).json()
-    return Decided(told["events"], Position.parse(told["position"]), told["version"])
+    return Decided(told["events"], Position.parse(told["position"]), told["version"], told["repeated"])
 
 
 def topics(server: str) -> Steps[list[dict[str, Any]]]:

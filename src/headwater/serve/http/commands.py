@@ -35,7 +35,8 @@ def command_routes(served: Served) -> APIRouter:
         chosen = served.decider(decider)
         done = await run_in_threadpool(chosen.submit, aggregate, asked.kind, asked.payload, idempotency_key)
         events = [_event(each) for each in done.events]
-        return json_answer({"events": events, "position": str(done.position), "version": done.version})
+        told = {"events": events, "position": str(done.position), "version": done.version, "repeated": done.repeated}
+        return json_answer(told)
 
     return router
 

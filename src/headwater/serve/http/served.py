@@ -36,6 +36,9 @@ class Decided(Protocol):
     @property
     def version(self) -> int: ...
 
+    @property
+    def repeated(self) -> bool: ...
+
 
 class Decider(Protocol):
     def submit(self, aggregate: str, kind: str, payload: Mapping[str, Any], command_id: str | None) -> Decided:
