@@ -57,7 +57,7 @@ def rows_answer(form: Form, rows: pa.Table, about: Mapping[str, Any], *, called:
     """`about` goes beside the rows, or into headers where there are only rows."""
     if form == "json":
         return json_answer({**about, called: rows.to_pylist()})
-    headers = {HEADER + name.title(): as_text(value) for name, value in about.items()}
+    headers = {HEADER + name.title(): _as_text(value) for name, value in about.items()}
     if form == "ndjson":
         return Response("".join(as_json(row) + "\n" for row in rows.to_pylist()), media_type=NDJSON, headers=headers)
     sink = pa.BufferOutputStream()
@@ -77,7 +77,7 @@ def as_json(content: Any) -> str:
         return json.dumps(_finite(content), default=_value, ensure_ascii=False)
 
 
-def as_text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """For a header."""
     return value if isinstance(value, str) else json.dumps(value)
 

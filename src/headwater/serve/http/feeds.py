@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
 
-from headwater.errors import BadPosition, Compacted, Missed
+from headwater.errors import BadCursor, BadPosition, Compacted, Missed
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
 from headwater.log.topic import Topic
@@ -114,7 +114,11 @@ class ViewChanges:
         return [_told("state", self._feed.start())]
 
     def since(self, place: str) -> Sequence[Piece]:
-        found = self._feed.since(Cursor.parse(place))
+        cursor = Cursor.parse(place)
+        try:
+            found = self._feed.since(cursor)
+        except BadCursor as error:  # of another view: what has changed since then cannot be told
+            found = Gap(cursor, str(error))
         if found is None:
             return []
         if isinstance(found, Gap):

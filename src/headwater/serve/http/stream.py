@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -42,8 +43,9 @@ class EventStream(Response):
                 for task in tasks:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
-            if stopped.is_set():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if tasks[1].cancelled():  # the other side is still there: it is told the end, and comes again
+                with contextlib.suppress(OSError):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:
         try:
