@@ -19,6 +19,7 @@ from headwater.log.spec import NAME, Kind
 from headwater.records import Columns, schema_of
 from headwater.running import Derived, Running, Say, Show
 from headwater.serve.view import View, ViewSpec
+from headwater.together import Together
 
 if TYPE_CHECKING:
     from headwater.log.protocol import Progress
@@ -35,7 +36,7 @@ Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class App(Deciding):
+class App(Deciding, Together):
     """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
@@ -272,7 +273,7 @@ class App(Deciding):
     def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
         spec = ViewSpec(lane.name, plan.sql, plan.schema, plan.key, lane.inputs)
-        view = View(spec, lambda: self._running.open_store(lane.name))
+        view = View(spec, lambda: self._running.open_store(lane.name), self._readers)
         self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 
@@ -339,9 +340,8 @@ class App(Deciding):
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
-        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
-        Spark is not started: databases go on to fill topics, views wait."""
+        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed. `say`
+        is told what happens, `show` each second how pipelines stand. only="captures": without Spark, views wait."""
         self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:

@@ -22,7 +22,6 @@ from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
 from headwater.serve.follower import Follower
 from headwater.serve.sqlite import SqliteStore
-from headwater.serve.store import Store
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Running:
 
         return identified(declared(each.lane) for each in self.derived.values())
 
-    def open_store(self, name: str) -> Store:
+    def open_store(self, name: str) -> SqliteStore:
         """The current version's, also if the code is another one by now: rows have the columns they were built with."""
         current = self.versions.current(name)
         if current is None:
@@ -91,7 +90,7 @@ class Running:
             current = Version(name, number, mark, {}, {}, "current")
         return self.store_of(current)
 
-    def store_of(self, version: Version) -> Store:
+    def store_of(self, version: Version) -> SqliteStore:
         try:
             spec = self.log.topic(version.topic)
         except TopicNotFound:

@@ -16,28 +16,19 @@ from headwater.log.coverage import Made
 from headwater.log.splitting import split
 from headwater.records import schema_of
 from headwater.serve.access import Access
-from headwater.serve.feed import Feed
 from headwater.serve.follower import Follower
 from headwater.serve.http import make_api
 from headwater.serve.server import Server
 from headwater.serve.sqlite import SqliteStore
-from headwater.serve.view import View, ViewSpec
+from headwater.serve.view import Source, View, ViewSpec
 
 COLUMNS = pa.schema([("page", pa.string()), ("views", pa.int64())])
 PRODUCER = "by_page@1"
 
 
-class CountedView(View):
-    """A view whose only version is the one made by hand."""
-
-    lookup: Any
-    log: hw.Log
-
-    def feed(self) -> Feed:
-        return Feed(self.log, self.lookup, self.name, COLUMNS)
-
-
 class OneVersion:
+    """The only version of the view is the one made by hand."""
+
     made = Made("by_page", 1, "by_page", PRODUCER, ("clicks",))
 
     def current(self, view: str) -> Made | None:
@@ -64,13 +55,13 @@ class Shop:
         self.clicks = Topic(self.log, self.log.create(spec))
         self.log.create(TopicSpec("by_page", COLUMNS, key=("page",), kind="table", partitions=2))
         store = SqliteStore(folder / "by_page.db", COLUMNS, ("page",))
-        self.view = CountedView(
+        self.view = View(
             ViewSpec(
                 "by_page", "SELECT page, count(*) AS views FROM clicks GROUP BY page", COLUMNS, ("page",), ("clicks",)
             ),
             lambda: store,
+            Source(self.log, OneVersion(), lambda made: store),
         )
-        self.view.lookup, self.view.log = OneVersion(), self.log
         self._follower = Follower(self.log, "by_page", PRODUCER, store)
         self._producer = self.log.begin(PRODUCER)
         self._counts: Counter[str] = Counter()

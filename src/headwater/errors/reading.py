@@ -18,12 +18,12 @@ class BadCondition(ServeError):
 class PastGone(ServeError):
     """The state that was asked for has been summed up with later ones."""
 
-    def __init__(self, *, view: str, as_of: str, first: str) -> None:
+    def __init__(self, *, view: str, as_of: str) -> None:
         super().__init__(
             f"how view {view!r} was at {as_of} is not known any more: compaction has summed up its changes until later",
-            do=f"Ask for {first} or later; the setting history_s of the view's topic says how long changes are kept",
+            do="Ask for a later moment; the setting history_s of the view's topic says how long changes are kept",
         )
-        self.view, self.as_of, self.first = view, as_of, first
+        self.view, self.as_of = view, as_of
 
 
 class BadCursor(ServeError):

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
 from headwater.process.checkpoint import from_offset, to_offset
+from headwater.process.cuts import Cuts
 from headwater.process.hold import held
 from headwater.process.job import Job
 
@@ -72,6 +73,7 @@ class LogReader(DataSourceStreamReader):
         self._limits = limits
         self._quiet: Snapshot | None = None
         """Up to which append nothing came since that position: appends of others, our own among them, are no news."""
+        self._cuts = Cuts()
 
     @property
     def _log(self) -> Log:
@@ -91,12 +93,12 @@ class LogReader(DataSourceStreamReader):
         self._log.wait(known.number, IDLE_S)
         if held(Path(self._job.folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
             return start
-        snapshot = self._log.snapshot(
-            self._topics, after=after, max_rows=self._limits.rows, max_bytes=self._limits.bytes
+        planned = self._cuts.planned(
+            self._job, after.position, self._topics, lambda topics: newest_of(self._log, topics, after, self._limits)
         )
-        if snapshot.position != after.position:
-            return to_offset(snapshot)
-        self._quiet = snapshot
+        if planned.end.position != after.position:
+            return to_offset(planned.end)
+        self._quiet = Snapshot(planned.looked, after.position)
         return start
 
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> list[InputPartition]:
@@ -120,6 +122,12 @@ class LogReader(DataSourceStreamReader):
     def begun(self) -> None:
         """Called by a lane when a task begins to read (step 2)."""
         self._job.reached("2 before")
+
+
+def newest_of(log: Log, topics: Sequence[str], after: Snapshot, limits: Limits) -> Snapshot:
+    """The newest append that a batch can end at."""
+    begin = Snapshot(after.number, after.position.only(topics))
+    return log.snapshot(topics, after=begin, max_rows=limits.rows, max_bytes=limits.bytes)
 
 
 def shares(ranges: Sequence[Range], cores: int) -> Iterator[list[tuple[Range, Range]]]:

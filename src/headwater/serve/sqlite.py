@@ -16,6 +16,8 @@ from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
 from headwater.log.position import AppendNumber, Position
 from headwater.records import WEIGHT
 from headwater.serve.plainvalues import affinity, plain, row_numbers, typed
+from headwater.serve.question import Question
+from headwater.serve.sqlitequery import DECIMAL, learn_decimals, select
 from headwater.serve.store import NOTHING, Mark
 
 BUSY_S = 10.0
@@ -123,12 +125,14 @@ class SqliteStore:
             ),
         )
 
-    def read(self, *, limit: int | None = None) -> tuple[pa.Table, Mark]:
+    def read(self, *, limit: int | None = None, asked: Question | None = None) -> tuple[pa.Table, Mark]:
+        asked = asked or Question(limit=limit)
+        query, given = select(asked, self._schema, self._plain)
         with self._transaction() as connection:
-            rows = connection.execute(
-                f"SELECT {self._names} FROM rows LIMIT ?", (-1 if limit is None else limit,)
-            ).fetchall()
-            return self._table(rows), _mark(connection)
+            if DECIMAL in query:
+                learn_decimals(connection)
+            rows = connection.execute(query, given).fetchall()
+            return self._table(rows, asked.columns), _mark(connection)
 
     def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
         if not self._key or len(key) != len(self._key):
@@ -140,20 +144,23 @@ class SqliteStore:
                 typed = pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
             except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
                 raise BadKey(view=self.path.stem, key=self._key, given=tuple(key)) from None
-            wanted.append(plain(pa.array([typed.as_py()], kind))[0].as_py())
+            wanted.append(self._plain(name, typed.as_py()))
         with self._transaction() as connection:
             rows = connection.execute(f"SELECT {self._names} FROM rows WHERE {self._where}", tuple(wanted)).fetchall()
             found = self._table(rows).to_pylist()
             return (found[0] if found else None), _mark(connection)
 
+    def _plain(self, column: str, value: Any) -> Any:
+        return plain(pa.array([value], self._schema.field(column).type))[0].as_py()
+
     def version(self) -> int:
         return int(self._connection.pragma("data_version"))
 
-    def _table(self, rows: list[tuple[Any, ...]]) -> pa.Table:
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema)
+    def _table(self, rows: list[tuple[Any, ...]], names: Sequence[str] | None = None) -> pa.Table:
+        schema = self._schema if names is None else pa.schema([self._schema.field(name) for name in names])
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         return pa.table(
-            [typed(list(values), field.type) for values, field in zip(columns, self._schema, strict=True)],
-            schema=self._schema,
+            [typed(list(values), field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
         )
 
     def close(self) -> None:

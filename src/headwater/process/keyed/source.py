@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
 from headwater.process.blame import blamed_on
+from headwater.process.cuts import Cuts
 from headwater.process.hold import held
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed import offsets
@@ -25,7 +26,7 @@ from headwater.process.keyed.packing import bucket_labels
 from headwater.process.keyed.travel import COLUMNS, batch_of, leaving
 from headwater.process.lateness import admitted, watermark
 from headwater.process.plan import Plan, Read
-from headwater.process.source import IDLE_S, Limits, Range, shares
+from headwater.process.source import IDLE_S, Limits, Range, newest_of, shares
 from headwater.records import OFFSET, PARTITION
 
 
@@ -63,6 +64,7 @@ class PackedReader(DataSourceStreamReader):
         self._limits = limits
         self._quiet = AppendNumber(0)
         """Up to which append there is no news for anybody: appends of others, our own among them, are none."""
+        self._cuts = Cuts()
 
     @property
     def _log(self) -> Log:
@@ -85,18 +87,13 @@ class PackedReader(DataSourceStreamReader):
         if held(Path(self._jobs[0].folder).parents[1]):  # a backup is being made: no batch is planned meanwhile
             return start
         news: dict[str, Entry] = {}
-        looked = []
+        looked: list[AppendNumber] = []
         for job in self._jobs:
             covered = self._log.covered(job.producer.name)
             at = covered.progress.end if covered is not None else Position()
             entry = known.get(job.producer.name)
             number = entry.end.number if entry is not None and entry.end.position == at else AppendNumber(0)
-            snapshot = self._log.snapshot(
-                job.inputs, after=Snapshot(number, at), max_rows=self._limits.rows, max_bytes=self._limits.bytes
-            )
-            if job.parked is not None and job.parked.start == at:
-                snapshot = Snapshot(number, job.parked.end)
-            looked.append(snapshot.number)
+            snapshot = self._planned(job, Snapshot(number, at), looked)
             if snapshot.position != at:
                 planned = Entry(at, snapshot)
                 if entry is not None and entry == replace(planned, again=entry.again):
@@ -106,6 +103,16 @@ class PackedReader(DataSourceStreamReader):
             return offsets.to_offset({**known, **news})
         self._quiet = min(looked)
         return start
+
+    def _planned(self, job: Job, after: Snapshot, looked: list[AppendNumber]) -> Snapshot:
+        if job.parked is not None and job.parked.start == after.position:
+            looked.append(self._log.snapshot(job.inputs).number)
+            return Snapshot(after.number, job.parked.end)
+        planned = self._cuts.planned(
+            job, after.position, job.inputs, lambda topics: newest_of(self._log, topics, after, self._limits)
+        )
+        looked.append(planned.looked)
+        return planned.end
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         planned = offsets.taking_part(offsets.from_offset(start), offsets.from_offset(end))

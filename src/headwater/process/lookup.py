@@ -1,0 +1,80 @@
+"""The versions of pipelines as readers see them: which one counts, and who makes a topic of what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwater.clock import system_clock
+from headwater.errors import TopicNotFound
+from headwater.log.coverage import Made
+from headwater.log.position import Position
+from headwater.log.protocol import Log
+from headwater.process.registry import TOPIC, Registry
+from headwater.process.version import Version, first_versions
+
+
+@dataclass(frozen=True)
+class _Known:
+    end: Position
+    """Of the registry's topic, when it was read."""
+    versions: dict[tuple[str, int], Made]
+    current: dict[str, Made]
+    topics: dict[str, Made]
+
+
+class VersionLookup:
+    """Every answer is as the registry is at the call; all that costs is to ask for the end of its topic."""
+
+    def __init__(self, log: Log, root: Path) -> None:
+        self._log = log
+        self._root = root
+        self._registry = Registry(log, clock=system_clock)
+        self._read: _Known | None = None
+
+    def current(self, view: str) -> Made | None:
+        return self._known().current.get(view)
+
+    def version(self, view: str, number: int) -> Made | None:
+        return self._known().versions.get((view, number))
+
+    def made_by(self, topic: str) -> Made | None:
+        return self._known().topics.get(topic)
+
+    def _known(self) -> _Known:
+        try:
+            end = self._log.snapshot([TOPIC]).position
+        except TopicNotFound:
+            end = Position()
+        if self._read is None or self._read.end != end:
+            older = [Version(name, 1, mark, {}, {}, "current") for name, mark in first_versions(self._root).items()]
+            book = self._registry.read(adopt=older)
+            self._read = self._sorted(end, [each for of in book.versions.values() for each in of])
+        return self._read
+
+    def _sorted(self, end: Position, versions: Sequence[Version]) -> _Known:
+        there = [(each, self._made(each)) for each in versions if each.state != "dropped"]
+        return _Known(
+            end,
+            {(each.name, each.version): made for each, made in there},
+            {each.name: made for each, made in there if each.state == "current"},
+            {made.topic: made for _, made in there},
+        )
+
+    def _made(self, version: Version) -> Made:
+        return Made(version.name, version.version, version.topic, version.producer, self._inputs(version))
+
+    def _inputs(self, version: Version) -> tuple[str, ...]:
+        """Those that make batches, and of which the progress therefore tells."""
+        if not version.inputs:  # built before they were recorded
+            covered = self._log.covered(version.producer)
+            return covered.progress.end.topics if covered is not None else ()
+        over_frames = "mode" in version.description  # it reads tables as they are
+        return tuple(topic for topic in version.inputs.values() if not (over_frames and self._is_table(topic)))
+
+    def _is_table(self, topic: str) -> bool:
+        try:
+            return self._log.topic(topic).kind == "table"
+        except TopicNotFound:
+            return False
