@@ -340,8 +340,8 @@ class App(Deciding, Together):
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
-        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed. `say`
-        is told what happens, `show` each second how pipelines stand. only="captures": without Spark, views wait."""
+        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed.
+        `say` is told what happens, `show` each second how pipelines stand. only="captures": no Spark, views wait."""
         self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:

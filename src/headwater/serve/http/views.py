@@ -43,8 +43,8 @@ def view_routes(served: Served) -> APIRouter:
     ) -> Response:
         """The view's rows, or the row of one key; with `after`, once they reflect that position.
 
-        `where` is a condition in SQL (`n >= 5 AND page = '/a'`), `order_by` names columns (`n DESC, page`), `as_of` asks
-        for the rows as they were at a position or a time.
+        `where` is a condition in SQL (`n >= 5 AND page = '/a'`), `order_by` names columns (`n DESC, page`), `as_of`
+        asks for the rows as they were at a position or a time.
         """
         form = form_of(request)
         asked = served.view(view)
