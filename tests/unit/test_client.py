@@ -14,6 +14,7 @@ import headwater as hw
 from headwater.client import steps
 from headwater.client.steps import Answer, Call, Lost, Rest
 from headwater.errors import (
+    BadCondition,
     BadRecord,
     LeaseLost,
     NotCovered,
@@ -74,6 +75,10 @@ def test_one_reads_ones_own_writes(shop: Shop, client: hw.Client) -> None:
     assert view.position().covers(token)
     assert view.read(limit=1).num_rows == 1
     assert view.read().equals(shop.view.read())
+    many = {"where": "views >= 2", "order_by": ["views DESC", "page"], "columns": ["page"]}
+    assert view.read(**many).equals(shop.view.read(**many))
+    with pytest.raises(BadCondition):
+        view.read(where="nothing = 1")
 
 
 def test_errors_are_the_servers_own(client: hw.Client) -> None:

@@ -193,3 +193,33 @@ def test_not_a_number_has_a_form_in_json() -> None:
 def test_ready_and_health(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/ready").json() == {"status": "ready"}
+
+
+def test_a_view_is_filtered_ordered_and_asked_for_its_past(shop: Shop, client: TestClient) -> None:
+    first = shop.clicks.append([click(n, f"/{n % 3}") for n in range(7)])
+    shop.count()
+    shop.clicks.append([click(1, "/0")])
+    shop.count()
+    asked = {"where": "views >= 2", "order_by": "views DESC, page", "columns": ["page", "views"], "limit": 2}
+    told = client.get("/views/by_page", params=asked).json()
+    assert told["rows"] == [{"page": "/0", "views": 4}, {"page": "/1", "views": 2}]
+    then = client.get("/views/by_page", params={"as_of": str(first), "where": "page = '/0'"}).json()
+    assert then["rows"] == [{"page": "/0", "views": 3}]
+
+
+@pytest.mark.parametrize(
+    ("params", "status"),
+    [
+        ({"where": "nothing = 1"}, 422),
+        ({"where": "page = (SELECT 1)"}, 422),
+        ({"where": "views > 'many'"}, 422),
+        ({"order_by": "nothing"}, 422),
+        ({"columns": "nothing"}, 422),
+        ({"key": "/", "where": "views = 1"}, 400),
+        ({"as_of": "yesterday"}, 422),
+    ],
+)
+def test_a_wrong_question_to_a_view_is_a_problem(client: TestClient, params: dict[str, str], status: int) -> None:
+    answer = client.get("/views/by_page", params=params)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -16,11 +16,25 @@ TIMEOUT_S = 30.0
 
 
 def read(
-    view: str, *, after: Position | None = None, timeout_s: float = TIMEOUT_S, limit: int | None = None
+    view: str,
+    *,
+    where: str | None = None,
+    order_by: str | Sequence[str] | None = None,
+    limit: int = 10_000,
+    columns: Sequence[str] | None = None,
+    after: Position | None = None,
+    as_of: Position | datetime | None = None,
+    timeout_s: float = TIMEOUT_S,
 ) -> Steps[pa.Table]:
-    """The current rows; with `after`, as soon as they cover that position, such as one's own append."""
-    answer = yield from _asked(view, after, timeout_s, {} if limit is None else {"limit": limit})
-    return answer.table()
+    """The rows, 10,000 at most; with `after`, as soon as they cover that position, such as one's own append.
+
+    `where` is a condition in SQL, `order_by` names columns ("n DESC, page"), `as_of` asks for the rows as they were.
+    """
+    told: dict[str, Any] = {"where": where, "limit": limit, "columns": None if columns is None else list(columns)}
+    told["order_by"] = order_by if order_by is None or isinstance(order_by, str) else ", ".join(order_by)
+    told["as_of"] = as_of.isoformat() if isinstance(as_of, datetime) else as_of and str(as_of)
+    asked_for = {name: value for name, value in told.items() if value is not None}
+    return (yield from _asked(view, after, timeout_s, asked_for)).table()
 
 
 def get(
