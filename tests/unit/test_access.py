@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from argon2 import PasswordHasher
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from starlette.routing import BaseRoute
 
 from headwater.errors import BadRule, Forbidden, Unauthenticated, UsageError
-from headwater.serve.access import Access, Principal, Rule, parse_rule
+from headwater.serve.access import Access, Principal, Rule, credentials, parse_rule
 from headwater.serve.access.rules import allowed
 from headwater.serve.access.sessions import COOKIE
 from headwater.serve.http.permissions import Needs
@@ -33,6 +34,12 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     made = Shop(tmp_path / "log")
     yield made
     made.close()
+
+
+@pytest.fixture(autouse=True)
+def quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = PasswordHasher(time_cost=1, memory_cost=1024)
+    monkeypatch.setattr(credentials, "_hasher", lambda: quick)
 
 
 @pytest.fixture
@@ -247,7 +254,12 @@ def test_an_address_that_all_can_reach_demands_somebody(shop: Shop, access: Acce
 
 
 def routes_of(api: FastAPI) -> list[BaseRoute]:
-    return list(api.routes)
+    """All of them, also those of routers that were included."""
+    found: list[BaseRoute] = []
+    for route in api.routes:
+        included = getattr(route, "original_router", None)
+        found += included.routes if included is not None else [route]
+    return found
 
 
 def declared(route: BaseRoute) -> list[Needs]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +15,9 @@ from headwater.serve.http import Limits
 from tests.unit.http_shop import Shop, click
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    made = Shop(tmp_path_factory.mktemp("shop") / "log")
     made.clicks.append([click(n, f"/{n % 3}") for n in range(30)])
     made.count()
     made.clicks.append([click(99, "/new")])
@@ -26,7 +25,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     made.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def client(shop: Shop) -> TestClient:
     return TestClient(shop.api(limits=Limits(sql_s=1.0)), raise_server_exceptions=False)
 

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,8 @@ def event(id_: str = "1", **data: Any) -> dict[str, Any]:
 
 
 def test_an_arrow_stream_is_appended(shop: Shop, client: TestClient) -> None:
-    rows = [{"user_id": n, "page": "/a", "at": "2026-01-01"} for n in range(50)]
-    table = pa.Table.from_pylist(rows)
-    table = table.set_column(2, "at", table["at"].cast(pa.timestamp("us", "UTC")))
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    client.post(RECORDS, content=bytes(sink.getvalue()), headers={"content-type": ARROW}).raise_for_status()
+    rows = [{"user_id": n, "page": "/a", "at": datetime(2026, 1, 1, tzinfo=UTC)} for n in range(50)]
+    client.post(RECORDS, content=arrow_of(rows), headers={"content-type": ARROW}).raise_for_status()
     assert sorted(shop.clicks.read()["user_id"].to_pylist()) == list(range(50))
 
 

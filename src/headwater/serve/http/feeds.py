@@ -122,7 +122,8 @@ class ViewChanges:
         if found is None:
             return []
         if isinstance(found, Gap):
-            return [event("gap", place, as_json({"why": found.why})), *self.start()]
+            anew = _told("state", self._feed.start())
+            return [Piece(anew.id, event("gap", anew.id, as_json({"why": found.why})).text + anew.text)]
         return [_told("changes", found)]
 
 

@@ -25,8 +25,8 @@ from headwater.serve.http.limits import MOST_ROWS, MOST_WAIT_S
 from headwater.serve.http.permissions import needs, needs_somebody
 from headwater.serve.http.served import Served
 
-KEYED = "_http"
-"""The producer of appends that have an idempotency key; the sequence is the key's hash."""
+KEYED = "_http."
+"""How the producers of appends with an idempotency key begin; then comes a hash of the key, the topic and the sender."""
 BODIES = (JSON, NDJSON, ARROW, "application/cloudevents+json", "application/cloudevents-batch+json")
 
 
@@ -70,14 +70,13 @@ def topic_routes(served: Served) -> APIRouter:
         target = served.topic(topic)
         if (producer is None) != (sequence is None):
             raise UsageError(what="producer and sequence go together", do="Give both or neither")
-        if producer == KEYED or (producer and producer.startswith("_")):
+        if producer is not None and producer.startswith("_"):
             raise UsageError(what=f"{producer!r} is Headwater's own", do="Name the producer without a leading '_'")
         if request.headers.get("content-encoding", "identity") != "identity":
             raise BadRequest(why="the body is compressed", do="Send it as it is; Arrow may be compressed inside")
         who = Producer(producer, Epoch(0)) if producer is not None else None
         if who is None and idempotency_key is not None:
-            who = Producer(KEYED, Epoch(0))
-            sequence = _sequence(request.state.principal.name, topic, idempotency_key)
+            who, sequence = _once(request.state.principal.name, topic, idempotency_key), 0
         take = intakes.setdefault(topic, Intake(target, limit_bytes=served.limits.body_bytes)).take
         kind, body = request.headers.get("content-type", ""), await request.body()
         done: Appended = await run_in_threadpool(take, body, kind, request.headers, producer=who, sequence=sequence)
@@ -155,6 +154,6 @@ def _described(served: Served, topic: Topic) -> dict[str, Any]:
     return {**describe(topic.spec), **told}
 
 
-def _sequence(*parts: str) -> int:
-    digest = hashlib.sha256("\0".join(parts).encode()).digest()
-    return int.from_bytes(digest[:8]) >> 1
+def _once(*parts: str) -> Producer:
+    """Makes one append, and never another."""
+    return Producer(KEYED + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32], Epoch(0))
