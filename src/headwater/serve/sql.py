@@ -9,6 +9,7 @@ Only what the question names is known to DuckDB, so whatever slips through 1 fin
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -139,7 +140,7 @@ class Asking:
             timer.cancel()
             timer.join()
             connection.close()
-        return Answer(rows.slice(0, limit), rows.num_rows > limit)
+        return Answer(_plain_numbers(rows.slice(0, limit)), rows.num_rows > limit)
 
     def _register(self, connection: Any, name: str, alias: str, question: Question) -> None:
         rows = self._read_view(name)
@@ -178,6 +179,15 @@ class Asking:
         ]
         tables = [pa.Table.from_batches([batch]).select(schema.names) for batch in batches]
         return pa.concat_tables([schema.empty_table(), *tables])
+
+
+def _plain_numbers(rows: pa.Table) -> pa.Table:
+    """DuckDB sums integers to 128 bits, which Arrow has as decimals: as integers again, where they fit."""
+    for place, field in enumerate(rows.schema):
+        if pa.types.is_decimal(field.type) and field.type.scale == 0:
+            with contextlib.suppress(pa.ArrowInvalid):
+                rows = rows.set_column(place, field.name, rows.column(place).cast(pa.int64()))
+    return rows
 
 
 def _rows_now(spec: TopicSpec, records: str) -> str:

@@ -26,7 +26,7 @@ from headwater.serve.http.permissions import needs, needs_somebody
 from headwater.serve.http.served import Served
 
 KEYED = "_http."
-"""How the producers of appends with an idempotency key begin; then comes a hash of the key, the topic and the sender."""
+"""How the producers of appends with an idempotency key begin; then comes a hash of it, of the topic and the sender."""
 BODIES = (JSON, NDJSON, ARROW, "application/cloudevents+json", "application/cloudevents-batch+json")
 
 
