@@ -138,13 +138,13 @@ def test_rules_go_with_the_last_credential(access: Access) -> None:
         access.check(Principal("web"), "read", "topic:clicks")
 
 
-def test_revoking_the_last_token_does_not_open_the_door(client: TestClient, access: Access) -> None:
+def test_revoking_the_last_token_does_not_open_the_door(client: TestClient, access: Access, shop: Shop) -> None:
     assert client.get("/topics").status_code == 200
     made, _ = access.add_token("web", [])
     assert client.get("/topics").status_code == 401
     access.revoke(made.id)
     assert client.get("/topics").status_code == 401
-    (Path(access._path)).unlink()
+    (shop.folder / "access.json").unlink()
     assert client.get("/topics").status_code == 401
 
 
