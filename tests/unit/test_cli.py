@@ -70,6 +70,8 @@ def test_views_of_an_app_without_running_it(app: Path) -> None:
     assert listed == [{"view": "by_page", "key": "page", "covers": ""}]
     assert json.loads(headwater("view", "get", "by_page", "--app", str(app), "--json").stdout) == []
     assert headwater("view", "get", "nope", "--app", str(app)).returncode == 3
+    refused = headwater("view", "get", "by_page", "--app", str(app), "--where", "nope = 1")
+    assert (refused.returncode, "there is no column 'nope'" in refused.stderr) == (2, True)
 
 
 def test_a_file_without_an_app_is_told(tmp_path: Path) -> None:

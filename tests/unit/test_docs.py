@@ -36,6 +36,13 @@ def test_the_programs_of_intake_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     app.close()  # type: ignore[attr-defined]
 
 
+def test_what_is_shown_of_reading_views_runs(tmp_path: Path) -> None:
+    (shown,) = blocks("docs/reading.md", "python")
+    names: dict[str, object] = {}
+    exec(shown.replace("file:data", f"file:{tmp_path / 'log'}"), names)
+    names["app"].close()  # type: ignore[attr-defined]
+
+
 def test_the_readme_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +40,10 @@ def get(
     key: Annotated[list[str] | None, typer.Argument(help="One value a key column; none for all rows.")] = None,
     after: Annotated[str, typer.Option(help="Wait until the view covers this position.")] = "",
     timeout_s: Annotated[float, typer.Option(help="How long to wait for it, in seconds.")] = 30,
+    where: Annotated[str, typer.Option(help="A condition in SQL, such as \"n >= 5 AND page = '/a'\".")] = "",
+    order_by: Annotated[str, typer.Option(help="Columns, such as 'n DESC, page'.")] = "",
+    limit: Annotated[int | None, typer.Option(help="At most so many rows.")] = None,
+    as_of: Annotated[str, typer.Option(help="The rows as they were: at a time (ISO 8601), or at a position.")] = "",
     as_json: Json = False,
 ) -> None:
     """The rows of a view, or the row of one key."""
@@ -52,8 +57,18 @@ def get(
             row = view.get(tuple(key))
             rows = [row] if row is not None else []
         else:
-            rows = view.read().to_pylist()
+            past = _moment(as_of) if as_of else None
+            found = view.read(where=where or None, order_by=order_by or None, limit=limit, as_of=past)
+            rows = found.to_pylist()
     write_rows(rows, as_json=as_json)
+
+
+def _moment(text: str) -> Position | datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return Position.parse(text)
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
 # --- versions ---

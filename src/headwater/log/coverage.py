@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from headwater.errors import TopicNotFound
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log
 
@@ -69,10 +70,18 @@ def _reach(log: Log, made_by: MadeBy, inputs: Iterable[str], end: Position) -> _
         _narrow(found, {topic: own.get(topic, {})})
         made = made_by(topic)
         if made is not None:
-            newest = log.snapshot([topic]).number  # asked first: what comes after it is not claimed
-            beyond = log.append_after(topic, end)
-            _narrow(found, _of(log, made_by, made, newest if beyond is None else AppendNumber(beyond - 1)))
+            _narrow(found, _below(log, made_by, made, end))
     return found
+
+
+def _below(log: Log, made_by: MadeBy, made: Made, end: Position) -> _Ends:
+    """What one covers who has read a derived topic up to there."""
+    try:
+        newest = log.snapshot([made.topic]).number  # asked first: what comes after it is not claimed
+        beyond = log.append_after(made.topic, end)
+    except TopicNotFound:  # declared, and not made yet
+        return {topic: {} for topic in made.inputs}
+    return _of(log, made_by, made, newest if beyond is None else AppendNumber(beyond - 1))
 
 
 def _narrow(found: _Ends, other: Mapping[str, Mapping[int, int]]) -> None:

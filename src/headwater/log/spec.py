@@ -25,7 +25,8 @@ class Settings:
 
     Retention is kept by upkeep, of whole chunks: `retain_s` is the age after which a record may go, `retain_bytes` the
     size of a partition above which its oldest go. A bound is kept by every append: at most `most_rows` are there.
-    `tombstone_s` is how long compaction keeps the tombstone of a deleted row.
+    `tombstone_s` is how long compaction keeps the tombstone of a deleted row, `history_s` how long it leaves a table's
+    changes as they were appended: so long can a follower be away, and so far back the past be asked for.
     """
 
     retain_s: float | None = None
@@ -33,6 +34,7 @@ class Settings:
     most_rows: int | None = None
     when_full: WhenFull = "drop_oldest"
     tombstone_s: float = 86_400.0
+    history_s: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("retain_s", "retain_bytes", "most_rows"):

@@ -32,7 +32,8 @@ class Cuts:
 
     def __init__(self) -> None:
         self._known: list[Cut] = []
-        self._looked = Position()
+        self._read = Position()
+        self._looked = AppendNumber(0)
         self._done: dict[str, AppendNumber] = {}
 
     def planned(self, job: Job, at: Position, topics: Sequence[str], newest: Newest) -> Planned:
@@ -42,7 +43,7 @@ class Cuts:
         wanted = newest(topics)
         position = _each(max, at, wanted.position)
         now = datetime.now(UTC)
-        for cut in self._recent(log):  # asked for after the newest append was: none before that is overlooked
+        for cut in self._recent(log, wanted.number) if position != at else ():
             concerned = producer in cut.producers and cut.until > now and cut.number > self._done.get(producer, 0)
             if not concerned or cut.number > wanted.number:
                 continue
@@ -56,13 +57,16 @@ class Cuts:
             self._done[producer] = cut.number
         return Planned(Snapshot(wanted.number, position), wanted.number)
 
-    def _recent(self, log: Log) -> list[Cut]:
-        try:
-            end = log.snapshot([CUTS.name]).position
-        except TopicNotFound:  # nobody has ever asked
-            return []
-        if end != self._looked:
-            self._known, self._looked = recent(log), end
+    def _recent(self, log: Log, number: AppendNumber) -> list[Cut]:
+        """All up to that append, which is there already: none of them is overlooked."""
+        if number > self._looked:
+            try:
+                end = log.snapshot([CUTS.name]).position
+            except TopicNotFound:  # nobody has ever asked
+                end = Position()
+            if end != self._read:
+                self._known, self._read = recent(log), end
+            self._looked = number
         return self._known
 
 

@@ -146,7 +146,10 @@ class Feed:
     def _end(self, made: Made, *, after: Cursor | None = None, max_rows: int | None = None) -> Snapshot | None:
         """The last append of the version, or one that is not too far from the cursor; None if it has made none."""
         known = Snapshot(after.number, after.position) if after is not None else None
-        boundary = self._log.snapshot([made.topic], after=known, max_rows=max_rows)
+        try:
+            boundary = self._log.snapshot([made.topic], after=known, max_rows=max_rows)
+        except TopicNotFound:  # declared, and not made yet
+            return None
         covered = self._log.covered(made.producer, at=boundary.number)
         return Snapshot(covered.number, boundary.position) if covered is not None else None
 

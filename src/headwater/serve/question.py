@@ -78,8 +78,8 @@ def answered(rows: pa.Table, asked: Question) -> pa.Table:
 
 
 def _sorted(rows: pa.Table, order: tuple[tuple[str, bool], ...]) -> Any:
-    keys = [(name, "descending" if down else "ascending") for name, down in order]
-    return pc.sort_indices(rows, sort_keys=keys, null_placement="at_end")
+    keys = [(name, "descending" if down else "ascending", "at_end") for name, down in order]
+    return pc.sort_indices(rows, sort_keys=keys)
 
 
 def expression(condition: Condition, schema: pa.Schema) -> pc.Expression:

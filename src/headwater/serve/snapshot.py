@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -60,7 +60,7 @@ def snapshot(log: Log, lookup: Lookup, views: Sequence[View], *, timeout_s: floa
     raise CutNotReached(views=[view.name for view in views], behind=behind, timeout_s=timeout_s)
 
 
-def _concerned(made_by: MadeBy, views: Sequence[Made]) -> Iterator[str]:
+def _concerned(made_by: MadeBy, views: Iterable[Made]) -> Iterator[str]:
     """The producers of the views, and of all that they are made from."""
     for view in views:
         yield view.producer

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headwater.errors import NotAnInput, NotCovered, UsageError
+from headwater.errors import NotAnInput, NotCovered, TopicNotFound, UsageError
 from headwater.log.coverage import Made, all_inputs, reach
 from headwater.log.position import Position
 from headwater.log.protocol import Log
@@ -98,7 +98,10 @@ class View:
             return _Answering(self._open_store(), current)
         if self._source is None or current is None or current == now.made:
             return now
-        if now.made is None or now.made.version == current.version:  # it has just been recorded
+        if now.made is None:  # it was built meanwhile, maybe by another code
+            now.store.close()
+            return _Answering(self._source.open(current), current)
+        if now.made.version == current.version:
             return _Answering(now.store, current)
         if self._arriving is None or self._arriving.made != current:
             self._arriving = _Answering(self._source.open(current), current)
@@ -148,18 +151,16 @@ class View:
 
     def wait(self, asked: Position, *, timeout_s: float = TIMEOUT_S) -> None:
         deadline = time.monotonic() + timeout_s
-        while not self.covers(asked):
+        while True:
+            store = self.store
+            version = store.version()  # asked first: no change after it is overlooked
+            if self.covers(asked):
+                return
             if time.monotonic() >= deadline:
                 raise self.not_covered(asked, timeout_s)
-            self._await_change(min(deadline, time.monotonic() + RECHECK_S))
-
-    def _await_change(self, until: float) -> None:
-        store = self.store
-        version = store.version()
-        while True:
-            time.sleep(POLL_S)
-            if store.version() != version or time.monotonic() >= until:
-                return
+            until = min(deadline, time.monotonic() + RECHECK_S)
+            while store.version() == version and time.monotonic() < until:
+                time.sleep(POLL_S)
 
     def not_covered(self, asked: Position, timeout_s: float) -> NotCovered:
         return NotCovered(view=self.name, asked=str(asked), covers=str(self.position), timeout_s=timeout_s)
@@ -233,9 +234,10 @@ class View:
 
     def _schema(self, now: _Answering) -> pa.Schema:
         """Of the version that answers: it may have been built by another code than the one at hand."""
-        if self._source is None or now.made is None:
+        try:
+            return self._sourced().log.topic(now.made.topic).schema if now.made is not None else self.spec.schema
+        except TopicNotFound:  # declared, and not made yet
             return self.spec.schema
-        return self._source.log.topic(now.made.topic).schema
 
     def _sourced(self) -> Source:
         if self._source is None:

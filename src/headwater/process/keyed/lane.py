@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.log.spec import TopicSpec
+from headwater.log.spec import Settings, TopicSpec
 from headwater.process.job import Job, dump_jobs
 from headwater.process.plan import Plan
 from headwater.process.source import Limits
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 ROWS = 2_000_000
 ROWS_WITHOUT_STATE = 8_000_000
+HISTORY_S = 600.0
+"""How long a view's changes stay as they were made: so long may its followers be away."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,14 @@ class KeyedLane:
         return replace(self, plan=self.plan.over(topics), lateness=lateness)
 
     def output(self, topic: str) -> TopicSpec:
-        return TopicSpec(topic, self.plan.schema, key=self.plan.key, kind="table", partitions=self.plan.buckets)
+        return TopicSpec(
+            topic,
+            self.plan.schema,
+            key=self.plan.key,
+            kind="table",
+            partitions=self.plan.buckets,
+            settings=Settings(history_s=HISTORY_S),
+        )
 
     def checked(self, session: SparkSession, probe: Job) -> TopicSpec:
         return self.output(probe.topic)

@@ -4,7 +4,8 @@
     upsert     of each key the newest record; a tombstone goes too, once it is older than the topic's `tombstone_s`
 
 What is left keeps its offset (of equal records, the last one's). The horizon is the end of a chunk and never passes the
-position of a registered consumer; whoever starts later inside of it is told (`Compacted`) and begins at 0.
+position of a registered consumer, nor what is younger than the topic's `history_s`; whoever starts later inside of it
+is told (`Compacted`) and begins at 0.
 However large the partition, a few megabytes of it are in memory at a time (`folding`).
 """
 
@@ -48,6 +49,9 @@ def _compact_partition(log: EmbeddedLog, topic: KnownTopic, partition: int) -> i
         compacted = extents_of(catalog, topic)[partition].horizon
         listed = select_chunks(catalog, topic.id, "partition = ?", (partition,))
         old = [chunk for chunk in listed if limit is None or chunk.end <= limit]
+        if topic.spec.settings.history_s:
+            before = log.clock() - topic.spec.settings.history_s * 1_000_000
+            old = [chunk for chunk in old if chunk_bounds(catalog, chunk).times[-1] <= before]
         if len(old) < 2 or old[-1].end <= compacted:
             return None
         times = Bounds.joined([chunk_bounds(catalog, chunk) for chunk in old])
