@@ -2,7 +2,10 @@
 
 from headwater import errors, frames
 from headwater.app import App
+from headwater.capture.feeds.spec import StatsdSettings, TailSettings
 from headwater.capture.spec import CaptureSettings
+from headwater.client import AsyncClient, Client
+from headwater.decide import Decided, Decider, refuse
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -11,16 +14,23 @@ from headwater.serve.view import View
 
 __all__ = [
     "App",
+    "AsyncClient",
     "CaptureSettings",
     "Change",
+    "Client",
+    "Decided",
+    "Decider",
     "Log",
     "Position",
     "Producer",
     "Settings",
+    "StatsdSettings",
+    "TailSettings",
     "Topic",
     "View",
     "errors",
     "frames",
     "open",
+    "refuse",
     "stores",
 ]

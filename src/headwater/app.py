@@ -8,8 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.sources import Given, Into, spec_of
+from headwater.capture.spec import Tables
 from headwater.clock import Clock, system_clock
+from headwater.deciding import Deciding
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
@@ -34,7 +36,7 @@ Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class App(Together):
+class App(Deciding, Together):
     """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
@@ -43,11 +45,10 @@ class App(Together):
     def __init__(self, name: str, *, log: str = "file:data", clock: Clock = system_clock) -> None:
         if not NAME.fullmatch(name):
             raise BadName(name=name, kind="app")
-        self.name = name
-        self.log = open_log(log, clock=clock)
+        self.log, self.clock = open_log(log, clock=clock), clock
         self.folder = Path(self.log.url.removeprefix("file:"))
-        self._topics: dict[str, Topic] = {}
-        self._running = Running(name, self.log, self.folder)
+        self.name, self._topics, self._deciders = name, {}, {}
+        self._running = Running(name, self.log, self.folder, self._deciders)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -253,10 +254,10 @@ class App(Together):
         return declare
 
     def capture(
-        self, url: str, *, tables: Tables, name: str | None = None, settings: CaptureSettings | None = None
+        self, url: str, *, tables: Tables = (), into: Into = None, name: str | None = None, settings: Given = None
     ) -> Mapping[str, Topic]:
-        """Tables of a database as topics, kept in step while the app runs; `name`: the app's. See docs/capture.md."""
-        spec = CaptureSpec(name or self.name, url, topics_of(tables), settings or CaptureSettings())
+        """While the app runs: tables of a database as topics (docs/capture.md); lines `into` one (docs/intake.md)."""
+        spec = spec_of(name or self.name, url, tables=tables, into=into, settings=settings)
         captured = self._running.captures.declare(spec, taken={*self._topics, *self._running.derived})
         self._topics |= {topic.name: topic for topic in captured.values()}
         return MappingProxyType(captured)
@@ -309,8 +310,7 @@ class App(Together):
 
     def _source(self, of: str | Topic) -> TopicSpec:
         name = of if isinstance(of, str) else of.name
-        spec = self._known(name)
-        if spec is None:
+        if (spec := self._known(name)) is None:
             raise UsageError(what=f"{name!r} is no topic of this app", do="Declare it before")
         return spec
 
@@ -340,9 +340,8 @@ class App(Together):
         say: Say | None = None,
         show: Show | None = None,
     ) -> None:
-        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or until all inputs are
-        processed. `say` is told what happens, `show` every second how each pipeline stands. With only="captures",
-        Spark is not started: databases go on to fill topics, views wait."""
+        """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed.
+        `say` is told what happens, `show` each second how pipelines stand. only="captures": no Spark, views wait."""
         self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
@@ -385,6 +384,7 @@ class App(Together):
         self._running.stop()
 
     def close(self) -> None:
+        self._close_deciders()
         for view in self.views.values():
             view.close()
         self.log.close()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
+from headwater.capture.feeds.spec import FeedSpec
 from headwater.capture.runner import Capture, Capturing
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
@@ -26,7 +27,7 @@ class Captures:
     def __bool__(self) -> bool:
         return bool(self._declared)
 
-    def declare(self, spec: CaptureSpec, *, taken: Collection[str]) -> dict[str, Topic]:
+    def declare(self, spec: CaptureSpec | FeedSpec, *, taken: Collection[str]) -> dict[str, Topic]:
         """The topic of each of its tables; `taken` are names that others have."""
         from headwater.capture.sources import capture_of
 
@@ -34,8 +35,9 @@ class Captures:
             raise UsageError(what=f"capture {spec.name!r} is declared twice", do="Give one of them another name=")
         capture = capture_of(spec, self._log)
         captured = {table: Topic(self._log, each) for table, each in capture.topics().items()}
+        given = spec.into.name if isinstance(spec, FeedSpec) and isinstance(spec.into, Topic) else None
         for table, topic in captured.items():
-            if topic.name in taken:
+            if topic.name in taken and topic.name != given:
                 do = f"Capture the table into another topic: tables={{{table!r}: 'ANOTHER'}}"
                 raise UsageError(what=f"{topic.name!r} is declared twice", do=do)
         self._declared[spec.name] = capture

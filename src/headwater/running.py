@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from headwater.capture.status import CaptureStatus
@@ -28,6 +29,7 @@ from headwater.serve.view import View
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from headwater.decide import Decider
     from headwater.process.audit import Audited
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Pipeline, Start, Status
@@ -55,8 +57,11 @@ class Derived:
 
 
 class Running:
-    def __init__(self, app: str, log: Log, folder: Path) -> None:
+    def __init__(
+        self, app: str, log: Log, folder: Path, deciders: Mapping[str, Decider] = MappingProxyType({})
+    ) -> None:
         self.app = app
+        self.deciders = deciders
         self.log = log
         self.folder = folder
         self.derived: dict[str, Derived] = {}
@@ -264,14 +269,9 @@ class Running:
             say("stopping")
 
     def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
-        from headwater.console import mount_pages
-        from headwater.serve.http import make_api
-        from headwater.serve.server import Server
+        from headwater.serving import start_server
 
-        api = make_api(topics, self.views)
-        mount_pages(api)
-        server = Server(api, http)
-        server.start()
+        server = start_server(self.log, self.folder, http, topics=topics, views=self.views, deciders=self.deciders)
         say(f"serving {server.url}")
         return server.stop
 

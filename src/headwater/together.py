@@ -61,10 +61,10 @@ class Together:
         from headwater.serve.snapshot import snapshot
 
         named = [self._view(name) for name in dict.fromkeys([views] if isinstance(views, str) else views)]
-        return snapshot(self.log, self._source.lookup, named, timeout_s=timeout_s)
+        return snapshot(self.log, self._served_from.lookup, named, timeout_s=timeout_s)
 
     @cached_property
-    def _source(self) -> Source:
+    def _served_from(self) -> Source:
         """Where views find their versions."""
         running = self._running
 

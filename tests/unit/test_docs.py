@@ -25,6 +25,17 @@ def test_the_readmes_program_runs(tmp_path: Path) -> None:
     app.close()  # type: ignore[attr-defined]
 
 
+def test_the_programs_of_intake_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "shop"}
+    for block in blocks("docs/intake.md", "python"):
+        exec(block, names)
+    app = names["app"]
+    assert app.topics["orders"].read().num_rows == 3  # type: ignore[attr-defined]
+    assert {"metrics", "lines", "clicks", "clicks.dead"} <= set(app.topics)  # type: ignore[attr-defined]
+    app.close()  # type: ignore[attr-defined]
+
+
 def test_what_is_shown_of_reading_views_runs(tmp_path: Path) -> None:
     (shown,) = blocks("docs/reading.md", "python")
     names: dict[str, object] = {}

@@ -14,8 +14,7 @@ from headwater.console import mount_pages
 from headwater.errors import UsageError
 from headwater.log import Position
 from headwater.log.position import AppendNumber
-from headwater.serve import http
-from headwater.serve.http import make_api
+from headwater.serve.http import Limits, make_api
 from headwater.serve.server import Server
 from headwater.serve.store import Mark
 
@@ -34,7 +33,7 @@ def app(tmp_path: Path) -> Iterator[hw.App]:
 
 @pytest.fixture
 def client(app: hw.App) -> TestClient:
-    api = make_api(app.topics, app.views)
+    api = make_api(app.topics, app.views, log=app.log)
     mount_pages(api)
     return TestClient(api, raise_server_exceptions=False)
 
@@ -85,9 +84,9 @@ def test_a_bad_append_is_a_problem_that_says_what_and_appends_nothing(
     assert app.topics["clicks"].read().num_rows == 0
 
 
-def test_a_body_past_the_limit_is_refused(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_BYTES", 1000)
-    answer = client.post("/topics/clicks/records", content=b" " * 2000)
+def test_a_body_past_the_limit_is_refused(app: hw.App) -> None:
+    small = TestClient(make_api(app.topics, app.views, limits=Limits(body_bytes=1000)))
+    answer = small.post("/topics/clicks/records", content=b" " * 2000)
     assert (answer.status_code, answer.json()["title"]) == (413, "TooLarge")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.capture.status import CaptureStatus
 from headwater.cli import status as module
 from headwater.cli.status import StatusLine
 from headwater.process.pipeline import Status
@@ -21,6 +22,34 @@ def test_rates_lag_and_batch_time_where_somebody_watches(
     line.show([Status("by_page", rows_in=40_100, rows_out=30, late=7, lag=12, batch=2, batch_s=0.75)])
     told = capsys.readouterr().err.split("\r")[-1]
     assert told.endswith("shop: by_page 20.0k/s in, 10/s out, lag 12, 7 late, batch 0.8 s")
+
+
+def test_of_a_feed_it_tells_what_was_not_appended_and_what_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moments = iter([0.0, 2.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(moments))
+    monkeypatch.setattr(module.sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(module, "_width", lambda: 300)
+    line = StatusLine("shop")
+    line.show([CaptureStatus("stats", "listening", rows=10, when_slow="drop_newest")])
+    line.show(
+        [
+            CaptureStatus(
+                "stats",
+                "listening",
+                rows=30,
+                when_slow="drop_newest",
+                waiting="it is full",
+                bad=2,
+                dropped=12_345,
+                lost=1,
+            )
+        ]
+    )
+    told = capsys.readouterr().err.split("\r")[-1]
+    counted = "2 bad, 12.3k dropped, 1 lost, waiting (drop_newest): it is full"
+    assert told.endswith(f"shop: capture stats: listening, 10/s, {counted}")
 
 
 def test_nobody_watching_is_told_seldom(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

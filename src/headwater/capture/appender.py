@@ -16,7 +16,7 @@ import pyarrow as pa
 from headwater.capture.position import SourcePosition
 from headwater.capture.state import State
 from headwater.log.position import Position
-from headwater.log.protocol import Log, Part, Producer, Progress
+from headwater.log.protocol import Appended, Log, Part, Producer, Progress
 from headwater.log.spec import TopicSpec
 from headwater.log.splitting import split
 
@@ -32,10 +32,12 @@ def position_in(log: Log, capture: str) -> SourcePosition | None:
 
 
 class Appender:
-    """The one writer of a capture, from the moment it is made until a newer one is."""
+    """The one writer of a capture, from the moment it is made until a newer one is. `patience_s` is how long an append
+    waits for room in a full topic."""
 
-    def __init__(self, log: Log, capture: str) -> None:
+    def __init__(self, log: Log, capture: str, *, patience_s: float = 30.0) -> None:
         self.log = log
+        self._patience_s = patience_s
         self.capture = capture
         self.state = State(log, capture)
         self.state.make()
@@ -52,15 +54,20 @@ class Appender:
         apart = split(batch, spec.key, spec.partitions)
         return [self.log.stage(spec.name, way, rows, producer=self.producer) for way, rows in apart.items()]
 
-    def append(self, parts: Sequence[Part], position: SourcePosition | None = None, **state: Any) -> None:
+    def append(self, parts: Sequence[Part], position: SourcePosition | None = None, **state: Any) -> Appended:
         """Step 2; without a position, it stays where it is."""
         position = position or self.position
         end = position.in_log(self.capture)
         told = self.state.parts(self.producer, **state) if state else []
-        self.log.append(
-            [*parts, *told], producer=self.producer, sequence=self._sequence, progress=Progress(self._end, end)
+        done = self.log.append(
+            [*parts, *told],
+            producer=self.producer,
+            sequence=self._sequence,
+            progress=Progress(self._end, end),
+            timeout_s=self._patience_s,
         )
         self.state.remember(**state)
         self._sequence += 1
         self._end, self.position = end, position
-        self.rows += sum(part.rows for part in parts)
+        self.rows += sum(part.rows for part in parts) - done.dropped
+        return done

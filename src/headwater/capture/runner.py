@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from headwater.capture.feeds.spec import FeedSpec
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.errors import CaptureFailed, HeadwaterError, SourceLost
@@ -19,7 +20,7 @@ class Capture(Protocol):
     """A source of one kind. All but `run` may be called at any time, from any thread."""
 
     @property
-    def spec(self) -> CaptureSpec: ...
+    def spec(self) -> CaptureSpec | FeedSpec: ...
 
     def topics(self) -> dict[str, TopicSpec]:
         """The topic of each table, made if it is not there."""

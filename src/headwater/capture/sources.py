@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from headwater.capture.feeds.spec import STATSD, TAIL, FeedSpec, StatsdSettings, TailSettings, feed_of
 from headwater.capture.runner import Capture
-from headwater.capture.spec import CaptureSpec
+from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.errors import BadCapture
 from headwater.log.protocol import Log
+from headwater.log.topic import Topic
+
+Given = CaptureSettings | StatsdSettings | TailSettings | None
+Into = str | Topic | None
 
 
-def capture_of(spec: CaptureSpec, log: Log) -> Capture:
+def spec_of(name: str, url: str, *, tables: Tables, into: Into, settings: Given) -> CaptureSpec | FeedSpec:
+    """Databases have tables, each with a topic; a feed goes into one."""
+    if url.startswith((STATSD, TAIL)):
+        if tables:
+            raise BadCapture(what=f"capture {name!r}: {url} has no tables", do="Say into='...' instead")
+        return feed_of(name, url, into, settings)
+    if into is not None:
+        raise BadCapture(what=f"capture {name!r}: into= is for statsd: and tail:", do="Say tables=[...] instead")
+    if settings is not None and not isinstance(settings, CaptureSettings):
+        what = f"capture {name!r} has settings of another kind: {type(settings).__name__}"
+        raise BadCapture(what=what, do="Give hw.CaptureSettings(...)")
+    return CaptureSpec(name, url, topics_of(tables), settings or CaptureSettings())
+
+
+def capture_of(spec: CaptureSpec | FeedSpec, log: Log) -> Capture:
+    if isinstance(spec, FeedSpec):
+        from headwater.capture.feeds.statsd import StatsdCapture
+        from headwater.capture.feeds.tail import TailCapture
+
+        return StatsdCapture(spec, log) if spec.url.startswith(STATSD) else TailCapture(spec, log)
     if spec.url.startswith("sqlite:"):
         from headwater.capture.sqlite.capture import SqliteCapture
 

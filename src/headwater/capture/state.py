@@ -9,6 +9,9 @@ with the records that they tell of, so the two cannot part.
     overlaps   what was read from later snapshots, which show some of what the stream will tell
     asked      tables that somebody wants compared with their topics; "*" is all
     comparing  tables for which that is under way
+    feed       of a feed: where it listens or which files it reads, and what it does when it is slow
+    counts     of a feed: what became of its lines
+    file.*     of a feed: how far each file is read, by its device and inode
 """
 
 from __future__ import annotations
@@ -55,6 +58,10 @@ class State:
 
     def get(self, what: str) -> Any:
         return self._values.get(what)
+
+    def beginning(self, prefix: str) -> dict[str, Any]:
+        """What is kept under names that begin so, by the rest of the name."""
+        return {what.removeprefix(prefix): value for what, value in self._values.items() if what.startswith(prefix)}
 
     def parts(self, producer: Producer, **changes: Any) -> list[Part]:
         """For the append that makes these true; None forgets. Known here once `remember` is told."""

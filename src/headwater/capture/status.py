@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class CaptureStatus:
     name: str
     phase: str
-    """starting, snapshot, comparing (tables with their topics), streaming"""
+    """starting, snapshot, comparing (tables with their topics), streaming; of feeds: listening, reading"""
     rows: int
     """Appended by this run."""
     snapshot_rows: int = 0
@@ -20,3 +20,12 @@ class CaptureStatus:
     slot_bytes: int | None = None
     """The WAL that the server keeps for us."""
     alert: str = ""
+    when_slow: str = ""
+    """What a feed does then: block, drop_oldest or drop_newest."""
+    waiting: str = ""
+    """Why it cannot append at this moment."""
+    buffered_bytes: int = 0
+    bad: int = 0
+    """Lines that could not be read, over all runs, as are these two:"""
+    dropped: int = 0
+    lost: int = 0

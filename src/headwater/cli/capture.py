@@ -1,9 +1,9 @@
-"""`headwater capture ...`: run what fills topics from databases, and see how it stands."""
+"""`headwater capture ...`: run what fills topics from databases, sockets and files, and see how it stands."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,9 +15,9 @@ from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.cli.run import load_app
 from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
-from headwater.log import open_log
+from headwater.log import Log, open_log
 
-cli = typer.Typer(no_args_is_help=True, help="Databases that become topics.")
+cli = typer.Typer(no_args_is_help=True, help="Databases, metrics and files that become topics.")
 
 
 @cli.command()
@@ -53,28 +53,42 @@ def resnapshot(
     known = captures_in(opened)
     if name not in known:
         raise UsageError(what=f"this log knows no capture {name!r}", do=f"Captures here: {', '.join(known) or 'none'}")
+    state = State(opened, name)
+    state.load()
+    if state.get("feed") is not None:
+        raise UsageError(what=f"capture {name!r} has no tables to compare", do="Lines are read as they come, once")
     ask(opened, name, ["*"] if every else list(tables or []))
     opened.close()
 
 
 @cli.command()
 def status(log: LogUrl = LOG, as_json: Json = False) -> None:
-    """All captures that this log knows: how far they are, and what of their snapshots is done."""
+    """All captures that this log knows: how far they are, what of their snapshots is done, and what became of lines
+    that arrived: how many were appended, bad, dropped because we were slow, or lost before we saw them."""
     existing(log)
     opened = open_log(log)
-    rows = []
-    for name in captures_in(opened):
-        state = State(opened, name)
-        state.load()
-        position = position_in(opened, name)
-        pieces = state.get("pieces") or []
-        rows.append(
-            {
-                "capture": name,
-                "slot": (state.get("source") or {}).get("name"),
-                "position": lsn_text(position.end) if position is not None else None,
-                "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
-                "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
-            }
-        )
+    rows = [_stands(opened, name) for name in captures_in(opened)]
+    opened.close()
+    if not as_json:  # a table for people has no columns that are empty
+        told = [column for column in (rows[0] if rows else ()) if any(row[column] not in (None, "") for row in rows)]
+        rows = [{column: row[column] for column in told} for row in rows]
     write_rows(rows, as_json=as_json)
+
+
+def _stands(opened: Log, name: str) -> dict[str, Any]:
+    state = State(opened, name)
+    state.load()
+    position = position_in(opened, name)
+    pieces = state.get("pieces") or []
+    feed, counts = state.get("feed") or {}, state.get("counts") or {}
+    end = position.end if position is not None else None
+    return {
+        "capture": name,
+        "slot": (state.get("source") or {}).get("name"),
+        "position": end if end is None else f"{end} bytes" if feed else lsn_text(end),
+        "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
+        "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges" if not feed else None,
+        "from": feed.get("url"),
+        "when_slow": feed.get("when_slow"),
+        **{column: counts.get(column) for column in ("lines", "bad", "dropped", "lost", "last_bad")},
+    }

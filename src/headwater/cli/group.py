@@ -9,20 +9,13 @@ import typer
 
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.errors import BadRequest, GroupNotFound, UsageError
-from headwater.log import Log, open_log
-from headwater.log.embedded import EmbeddedLog
-from headwater.log.embedded.groups import EmbeddedGroups
+from headwater.log import open_log
 from headwater.log.groups import Groups, places
+from headwater.log.opening import groups_of
 
 cli = typer.Typer(no_args_is_help=True, help="Groups of consumers that share a topic's partitions.")
 Name = Annotated[str, typer.Argument(help="The group's name.")]
 TopicName = Annotated[str | None, typer.Option("--topic", help="Which topic, if the group reads several.")]
-
-
-def groups_of(log: Log) -> Groups:
-    if isinstance(log, EmbeddedLog):
-        return EmbeddedGroups(log)
-    raise UsageError(what=f"the groups of {log.url} are not kept by Headwater", do="Use a log at file:PATH")
 
 
 @cli.command("list")

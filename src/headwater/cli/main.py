@@ -7,7 +7,23 @@ import sys
 
 import typer
 
-from headwater.cli import backup, capture, doctor, group, outbox, queue, run, topic, upkeep, verify, view
+from headwater.cli import (
+    backup,
+    capture,
+    doctor,
+    group,
+    outbox,
+    queue,
+    run,
+    serve,
+    sql,
+    token,
+    topic,
+    upkeep,
+    user,
+    verify,
+    view,
+)
 from headwater.errors import HeadwaterError, codes
 
 cli = typer.Typer(
@@ -17,6 +33,8 @@ cli = typer.Typer(
     help="Headwater: one durable log, live views derived from it.",
 )
 cli.command("run")(run.run)
+cli.command("serve")(serve.serve)
+cli.command("sql")(sql.sql)
 cli.command("upkeep")(upkeep.upkeep)
 cli.command("verify")(verify.verify)
 cli.command("doctor")(doctor.doctor)
@@ -28,6 +46,8 @@ cli.add_typer(queue.cli, name="queue")
 cli.add_typer(view.cli, name="view")
 cli.add_typer(capture.cli, name="capture")
 cli.add_typer(outbox.cli, name="outbox")
+cli.add_typer(token.cli, name="token")
+cli.add_typer(user.cli, name="user")
 
 
 def main() -> None:

@@ -8,21 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
-from headwater.errors import UsageError
-from headwater.log import Log, open_log
-from headwater.log.embedded import EmbeddedLog
-from headwater.log.embedded.queues import EmbeddedQueues
-from headwater.log.queues import ATTEMPTS, LEASE_S, Queue, Queues
+from headwater.log import open_log
+from headwater.log.opening import queues_of
+from headwater.log.queues import ATTEMPTS, LEASE_S, Queue
 
 cli = typer.Typer(no_args_is_help=True, help="Queues: each record of a topic is taken and acknowledged alone.")
 Name = Annotated[str, typer.Argument(help="The queue's name.")]
 Receipt = Annotated[str, typer.Argument(help="The receipt that `take` printed with the record.")]
-
-
-def queues_of(log: Log) -> Queues:
-    if isinstance(log, EmbeddedLog):
-        return EmbeddedQueues(log)
-    raise UsageError(what=f"{log.url} has no queues", do="Use a log at file:PATH")
 
 
 @cli.command("list")

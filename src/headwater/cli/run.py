@@ -16,6 +16,10 @@ from headwater.cli.output import Json
 from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
 from headwater.process.changes import Change, rendered
+from headwater.serve.address import with_tls
+
+Certificate = Annotated[Path | None, typer.Option(help="Serve by TLS: the certificate, a PEM file.")]
+CertificateKey = Annotated[Path | None, typer.Option("--key", help="The certificate's key, a PEM file.")]
 
 
 def run(
@@ -24,6 +28,8 @@ def run(
     caught_up: Annotated[bool, typer.Option("--caught-up", help="End when all inputs are processed.")] = False,
     master: Annotated[str | None, typer.Option(help="Another Spark master than this machine.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would change; run nothing.")] = False,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     as_json: Json = False,
 ) -> None:
     """Keep the app's views and streams up to date and serve them, until Ctrl-C."""
@@ -37,7 +43,7 @@ def run(
             return
         app.run(
             until="caught-up" if caught_up else "stopped",
-            http=None if http == "off" else http,
+            http=None if http == "off" else with_tls(http, certificate, key),
             master=master,
             say=line.say,
             show=line.show,

@@ -73,7 +73,11 @@ def _captured(status: CaptureStatus, rows: int, seconds: float) -> str:
         part = min(100, 100 * status.snapshot_rows // max(1, status.snapshot_about))
         return f"capture {status.name}: snapshot {part} % ({_short(status.snapshot_rows)} rows), {rate}/s"
     behind = f", {_short(status.lag_bytes)}B behind" if status.lag_bytes else ""
-    return f"capture {status.name}: {status.phase}, {rate}/s{behind}" + (f" ({status.alert})" if status.alert else "")
+    counted = {"bad": status.bad, "dropped": status.dropped, "lost": status.lost}
+    told = "".join(f", {_short(count)} {word}" for word, count in counted.items() if count)
+    waits = f", waiting ({status.when_slow}): {status.waiting}" if status.waiting else ""
+    alert = f" ({status.alert})" if status.alert else ""
+    return f"capture {status.name}: {status.phase}, {rate}/s{behind}{told}{waits}{alert}"
 
 
 def _served(status: StoreStatus) -> str:

@@ -62,3 +62,26 @@ class BadCapture(CaptureError):
 
     def __init__(self, *, what: str, do: str) -> None:
         super().__init__(what, do=do)
+
+
+class BadSignature(CaptureError):
+    """A webhook that cannot be shown to come from who it should. What it says is not looked at."""
+
+    def __init__(self, *, why: str) -> None:
+        super().__init__(
+            f"the webhook is not verified: {why}; nothing was appended",
+            do="Sign it as Standard Webhooks says: webhook-id, webhook-timestamp and webhook-signature",
+        )
+        self.why = why
+
+
+class BadLine(CaptureError):
+    """A line of a file that does not fit its topic, at which the capture stops; `offset` is where it begins."""
+
+    def __init__(self, *, file: str, offset: int, topic: str, why: str) -> None:
+        super().__init__(
+            f"{file}, the line at byte {offset}: {why}; all lines before it are in topic {topic!r}",
+            do="Mend the line, or the topic's columns, and run again: it goes on there. "
+            "Or say TailSettings(bad_lines='dead'), then such lines go to a topic of their own",
+        )
+        self.file, self.offset, self.topic, self.why = file, offset, topic, why

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
-from headwater.errors.capture import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
+from headwater.errors.access import (
+    BadRule,
+    Forbidden,
+    Forged,
+    PrincipalNotFound,
+    QueryRefused,
+    QueryStopped,
+    ServerFailed,
+    TooMany,
+    Unauthenticated,
+    Unreachable,
+)
+from headwater.errors.capture import (
+    BadCapture,
+    BadLine,
+    BadSignature,
+    CaptureGap,
+    SourceLost,
+    SourceRefused,
+    TableChanged,
+)
 from headwater.errors.consumers import (
     BadOffset,
     GroupNotFound,
@@ -11,6 +31,16 @@ from headwater.errors.consumers import (
     QueueMismatch,
     QueueNotFound,
     Rebalanced,
+)
+from headwater.errors.decide import (
+    BadCommand,
+    BadDecider,
+    CommandRefused,
+    Contended,
+    DeciderNotFound,
+    DecisionFailed,
+    HistoryBroken,
+    NameTaken,
 )
 from headwater.errors.log import (
     BadLogUrl,
@@ -97,6 +127,8 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     BadCapture: (422, 2),
+    BadLine: (422, 2),
+    BadSignature: (401, 2),
     SourceRefused: (409, 4),
     SourceLost: (503, 6),
     CaptureGap: (410, 5),
@@ -130,6 +162,24 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadRequest: (400, 2),
     TooLarge: (413, 2),
     UsageError: (400, 2),
+    Unauthenticated: (401, 10),
+    Forbidden: (403, 10),
+    Forged: (403, 10),
+    TooMany: (429, 6),
+    BadRule: (422, 2),
+    PrincipalNotFound: (404, 3),
+    QueryRefused: (422, 2),
+    QueryStopped: (504, 6),
+    Unreachable: (503, 6),
+    ServerFailed: (502, 1),
+    BadDecider: (422, 2),
+    DeciderNotFound: (404, 3),
+    BadCommand: (422, 2),
+    CommandRefused: (409, 9),
+    NameTaken: (409, 9),
+    Contended: (503, 6),
+    DecisionFailed: (500, 1),
+    HistoryBroken: (500, 7),
 }
 
 

@@ -188,6 +188,23 @@ class Consumer:
         """What it reads, as of the last poll."""
         return self._assignment.partitions if self._assignment else ()
 
+    @property
+    def generation(self) -> int:
+        """In which it may commit, as of the last poll; 0 before the first."""
+        return self._assignment.generation if self._assignment else 0
+
+    @property
+    def next(self) -> Mapping[int, int]:
+        """The next offset to read in each of its partitions: what to commit once all that was polled is done with."""
+        return dict(self._next)
+
+    def resume(self, generation: int, offsets: Mapping[int, int]) -> None:
+        """Go on from `offsets`, as another object for the same member left off; if its generation is over, from what
+        is committed. Never before what is committed."""
+        self._stay()
+        if self.generation == generation:
+            self._next = {p: max(here, offsets.get(p, here)) for p, here in self._next.items()}
+
     def poll(self, timeout_s: float = 1.0, *, max_rows: int = 10_000) -> pa.Table | None:
         """The next records of its partitions, with metadata columns, as soon as there are any; None when time is up.
 

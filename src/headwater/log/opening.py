@@ -1,12 +1,14 @@
-"""From a URL to a log."""
+"""From a URL to a log, and from a log to its groups and queues."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from headwater.clock import Clock, system_clock
-from headwater.errors import BadLogUrl
+from headwater.errors import BadLogUrl, UsageError
+from headwater.log.groups import Groups
 from headwater.log.protocol import Log
+from headwater.log.queues import Queues
 
 
 def open_log(url: str, *, clock: Clock = system_clock) -> Log:
@@ -21,3 +23,21 @@ def open_log(url: str, *, clock: Clock = system_clock) -> Log:
     from headwater.log.embedded import EmbeddedLog
 
     return EmbeddedLog(Path(rest), clock=clock)
+
+
+def groups_of(log: Log) -> Groups:
+    from headwater.log.embedded import EmbeddedLog
+    from headwater.log.embedded.groups import EmbeddedGroups
+
+    if isinstance(log, EmbeddedLog):
+        return EmbeddedGroups(log)
+    raise UsageError(what=f"the groups of {log.url} are not kept by Headwater", do="Use a log at file:PATH")
+
+
+def queues_of(log: Log) -> Queues:
+    from headwater.log.embedded import EmbeddedLog
+    from headwater.log.embedded.queues import EmbeddedQueues
+
+    if isinstance(log, EmbeddedLog):
+        return EmbeddedQueues(log)
+    raise UsageError(what=f"{log.url} has no queues", do="Use a log at file:PATH")

@@ -126,6 +126,9 @@ class Log(Protocol):
     def stage(self, topic: str, partition: int, records: pa.RecordBatch, *, producer: Producer | None = None) -> Part:
         """Prepare records for an append. With a producer, refused at once if it is fenced."""
 
+    def stage_rows(self, topic: str, rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+        """The same for dicts: typed, checked, and split by the hash of their key. In each part in their order."""
+
     def peek(self, part: Part) -> Iterator[pa.RecordBatch]:
         """The records of a part that is staged and not appended yet."""
 

@@ -34,6 +34,10 @@ class Topic:
     def name(self) -> str:
         return self.spec.name
 
+    @property
+    def log(self) -> Log:
+        return self._log
+
     # --- writing ---
 
     def append(
@@ -132,10 +136,14 @@ class Topic:
     def end(self) -> Position:
         return self._log.snapshot([self.name]).position
 
+    def at(self, moment: datetime) -> Position:
+        """Where the records begin that were appended at that time or later."""
+        us = int(moment.astimezone(UTC).timestamp() * 1_000_000)
+        return Position.of({self.name: self._log.position_from(self.name, us)})
+
     def _beginning(self, start: Position | datetime | None) -> Position:
         if isinstance(start, datetime):
-            moment = int(start.astimezone(UTC).timestamp() * 1_000_000)
-            return Position.of({self.name: self._log.position_from(self.name, moment)})
+            return self.at(start)
         return start if start is not None else self.start()
 
     def _between(self, first: Position, last: Position) -> Iterator[pa.RecordBatch]:

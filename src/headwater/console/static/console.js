@@ -6,7 +6,9 @@ const $ = (id) => document.getElementById(id);
 const state = { views: [], view: null, rows: [], measure: null, source: null, changes: [], changed: null };
 
 async function start() {
-  state.views = await (await fetch("/views")).json();
+  const answer = await fetch("/views");
+  if (answer.status === 401) { location.href = "/console/login.html"; return; }
+  state.views = await answer.json();
   choose();
   window.addEventListener("hashchange", choose);
   setInterval(showAge, 500);

@@ -21,7 +21,7 @@ from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
 from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, rows_of_bytes, time_before
-from headwater.log.embedded.rowgroup import Handed
+from headwater.log.embedded.rowgroup import Handed, few_parts
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
 from headwater.log.position import AppendNumber, Epoch, Position
@@ -127,6 +127,11 @@ class EmbeddedLog:
         if producer is not None:
             self.check(producer)
         return self._encode(known, partition, records, producer=producer)
+
+    def stage_rows(self, topic: str, rows: Sequence[Mapping[str, Any]]) -> list[Part]:
+        known = self.known(topic)
+        few = few_parts(known, rows)
+        return few if few is not None else Topic(self, known.spec).parts(rows)
 
     def peek(self, part: Part) -> Iterator[pa.RecordBatch]:
         if part.file is not None:

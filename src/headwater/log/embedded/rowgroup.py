@@ -23,6 +23,7 @@ from headwater.log.embedded.transaction import Transaction
 from headwater.log.keyhash import grouped, hash_one, key_hash, spread
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Appended, Part
+from headwater.log.versions import key_bytes
 from headwater.records import to_batch
 
 Encode = Callable[[KnownTopic, int, pa.RecordBatch], Part]
@@ -86,6 +87,12 @@ def _encode_group(topic: KnownTopic, handed: list[Handed], encode: Encode) -> Gr
     return Group(topic, fitting, parts)
 
 
+def few_parts(topic: KnownTopic, rows: Sequence[Mapping[str, Any]]) -> list[Part] | None:
+    """A few rows of one append, apart by their partitions; None if Arrow has to look at them."""
+    parts = _few(topic, [Handed(topic, rows, 0)])
+    return None if parts is None else [each.part for each in parts]
+
+
 def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
     """The commonest case, spared all that is done for many; None if it is not the case."""
     few, spec = topic.few_rows, topic.spec
@@ -107,7 +114,10 @@ def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
             return None
         times = [time for row in some if (time := columns[spec.time][row]) is not None] if spec.time else ()
         latest = max(times, default=None)
-        part = Part(spec.name, place, len(some), topic.version, crc(data), len(data), max_time=latest, data=data)
+        own = tuple(key_bytes(tuple(key[row] for key in keys)) for row in some) if spec.versioned else ()
+        part = Part(
+            spec.name, place, len(some), topic.version, crc(data), len(data), max_time=latest, data=data, keys=own
+        )
         last = [at for at in range(len(some)) if at + 1 == len(some) or owners[some[at]] != owners[some[at + 1]]]
         parts.append(GroupPart(part, [owners[some[at]] for at in last], [at + 1 for at in last]))
     return parts
