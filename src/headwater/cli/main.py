@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from headwater.cli import backup, capture, doctor, group, queue, run, topic, upkeep, verify, view
+from headwater.cli import backup, capture, decider, doctor, group, queue, run, topic, upkeep, verify, view
 from headwater.errors import HeadwaterError, codes
 
 cli = typer.Typer(
@@ -27,6 +27,7 @@ cli.add_typer(group.cli, name="group")
 cli.add_typer(queue.cli, name="queue")
 cli.add_typer(view.cli, name="view")
 cli.add_typer(capture.cli, name="capture")
+cli.add_typer(decider.cli, name="decider")
 
 
 def main() -> None:
