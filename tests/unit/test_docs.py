@@ -28,7 +28,8 @@ def test_the_readmes_program_runs(tmp_path: Path) -> None:
 def test_the_account_of_the_commands_document_runs(tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "bank"}
     for block in blocks("docs/commands.md", "python"):
-        exec(block.replace("file:data", f"file:{tmp_path / 'log'}"), names)
+        source = block.replace("file:data", f"file:{tmp_path / 'log'}")
+        exec(compile(source, "docs/commands.md", "exec", dont_inherit=True), names)
     names["app"].close()  # type: ignore[attr-defined]
 
 

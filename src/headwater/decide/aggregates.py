@@ -139,7 +139,7 @@ class Aggregates:
         hashed = hash_one(key)
         assert hashed is not None, "keys here are text"
         partition = (hashed >> 32) % self._log.topic(topic).partitions
-        for near in _near(self._nearby.places(topic, hashed, after=after)):
+        for near in _near(self._nearby.places(topic, partition, hashed, after=after)):
             for batch in self._log.scan(topic, partition, near[0], near[-1] + 1, metadata=True):
                 for row in batch.to_pylist():
                     if all(row[name] == value for name, value in zip(columns, key, strict=True)):

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import google_crc32c
 
-from headwater.errors import Busy
 from headwater.log.keyhash import key_hash
 from headwater.log.protocol import Log
 from headwater.records import OFFSET
+
+T = TypeVar("T")
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS places(
@@ -38,7 +39,9 @@ CREATE TABLE IF NOT EXISTS snapshots(
   state TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 """
 _SNAPSHOTS = 'SELECT id, version, "offset", at, code, state, crc FROM snapshots'
-PATIENCE_MS = 5_000
+PATIENCE_MS = 1_000
+LAG = 256
+"""So many records of a partition that are not in the file are looked up in the log."""
 NOTED = 4_096
 """Own records that wait in memory for their place in the file."""
 
@@ -90,27 +93,46 @@ class Nearby:
             if self._waiting >= NOTED:
                 self._catch_up({topic for topic, _ in self._noted})
 
-    def places(self, topic: str, hashed: int, *, after: int = -1) -> list[int]:
-        """The offsets of a key's records above `after`, in order; among them, once in a blue moon, another key's."""
+    def places(self, topic: str, partition: int, hashed: int, *, after: int = -1) -> list[int]:
+        """The offsets of a key's records above `after`, in order; among them, once in a blue moon, another key's.
+
+        What the file does not have yet is looked up in the log; only when that is much is it written, if nobody else
+        is writing just then.
+        """
         query = 'SELECT "offset" FROM places WHERE topic = ? AND hash = ? AND "offset" > ? ORDER BY "offset"'
+        spec, end = self._log.topic(topic), self._log.snapshot([topic]).position.offset(topic, partition)
         with self._lock:
-            self._catch_up({topic})
+            if not 0 <= end - self._covered(topic, partition) <= LAG:
+                self._catch_up({topic})
+            covered = self._covered(topic, partition)
             rows: list[Any] = self._file.execute(query, (topic, _signed(hashed), after)).fetchall()
-        return [row[0] for row in rows]
+        found = [row[0] for row in rows if row[0] < end]
+        rest = self._scanned(topic, spec.key, partition, max(covered, after + 1), end)
+        return found + [offset for each, offset in rest if each == _signed(hashed) and offset >= covered]
+
+    def _covered(self, topic: str, partition: int) -> int:
+        query = 'SELECT "offset" FROM covered WHERE topic = ? AND partition = ?'
+        return int(self._mended(lambda file: file.execute(query, (topic, partition)).get) or 0)
 
     def _catch_up(self, topics: Iterable[str]) -> None:
-        try:
+        """Somebody else writing just then does the same work: then it is left to them."""
+
+        def work(_: apsw.Connection) -> None:
             with self._transaction() as file:
                 for topic in sorted(topics):
                     self._catch_up_topic(file, topic)
-        except apsw.BusyError as error:
-            raise Busy(path=str(self._path), waited_s=PATIENCE_MS / 1000) from error
+
+        with contextlib.suppress(apsw.BusyError):
+            self._mended(work)
+
+    def _mended(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do it; once more on a file begun anew if this one is damaged."""
+        try:
+            return work(self._file)
         except (apsw.CorruptError, apsw.NotADBError, apsw.IOError):
             self.close()
             self._remove()
-            with self._transaction() as file:
-                for topic in sorted(topics):
-                    self._catch_up_topic(file, topic)
+            return work(self._file)
 
     def _catch_up_topic(self, file: apsw.Connection, topic: str) -> None:
         spec, ends = self._log.topic(topic), self._log.snapshot([topic]).position
@@ -144,6 +166,8 @@ class Nearby:
         self, topic: str, key: Sequence[str], partition: int, start: int, end: int
     ) -> Iterator[tuple[int, int]]:
         first = max(start, self._log.extents(topic)[partition].start)
+        if first >= end:
+            return
         for batch in self._log.scan(topic, partition, first, end, columns=key, metadata=True):
             hashes = key_hash([batch.column(name) for name in key]).view("int64").tolist()
             yield from zip(hashes, batch.column(OFFSET).to_pylist(), strict=True)
