@@ -23,6 +23,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from eventsourcing.application import Application
+from eventsourcing.domain import Aggregate, event
+from eventsourcing.persistence import IntegrityError, OperationalError
+
 import headwater as hw
 
 ROUNDS = 3
@@ -69,37 +73,35 @@ def ours(folder: Path, *, with_ids: bool = False) -> Iterator[Command]:
     app.close()
 
 
+class BankAccount(Aggregate):
+    def __init__(self) -> None:
+        self.balance = 0
+
+    @event("Deposited")
+    def deposit(self, amount: int) -> None:
+        self.balance += amount
+
+
+class Bank(Application[UUID]):
+    def open(self) -> UUID:
+        account = BankAccount()
+        self.save(account)
+        return account.id
+
+    def deposit(self, account_id: UUID, amount: int) -> None:
+        while True:
+            try:
+                account: Any = self.repository.get(account_id)
+                account.deposit(amount)
+                self.save(account)
+                return
+            except (IntegrityError, OperationalError):  # somebody was faster
+                continue
+
+
 @contextmanager
-def eventsourcing(folder: Path, *, cache: bool, told: dict[str, Any] | None = None) -> Iterator[Command]:
+def library(folder: Path, *, cache: bool, told: dict[str, Any] | None = None) -> Iterator[Command]:
     """As its documents show it: an application with a method for the command, repeated when somebody was faster."""
-    from eventsourcing.application import Application
-    from eventsourcing.domain import Aggregate, event
-    from eventsourcing.persistence import IntegrityError, OperationalError
-
-    class BankAccount(Aggregate):
-        def __init__(self) -> None:
-            self.balance = 0
-
-        @event("Deposited")
-        def deposit(self, amount: int) -> None:
-            self.balance += amount
-
-    class Bank(Application[UUID]):
-        def open(self) -> UUID:
-            account = BankAccount()
-            self.save(account)
-            return account.id
-
-        def deposit(self, account_id: UUID, amount: int) -> None:
-            while True:
-                try:
-                    account: Any = self.repository.get(account_id)
-                    account.deposit(amount)
-                    self.save(account)
-                    return
-                except (IntegrityError, OperationalError):
-                    continue
-
     folder.mkdir(parents=True)
     settings = {"PERSISTENCE_MODULE": "eventsourcing.sqlite", "SQLITE_DBNAME": str(folder / "events.db")}
     if cache:
@@ -159,8 +161,8 @@ def measure() -> dict[str, Any]:
                 with (
                     ours(place / "ours") as mine,
                     ours(place / "ours-with-ids", with_ids=True) as mine_with_ids,
-                    eventsourcing(place / "plain", cache=False, told=peer) as plain,
-                    eventsourcing(place / "cached", cache=True) as cached,
+                    library(place / "plain", cache=False, told=peer) as plain,
+                    library(place / "cached", cache=True) as cached,
                 ):
                     figures[f"{aggregates} aggregates, {clients} clients"] = _compared(
                         {"ours": mine, "ours, with ids": mine_with_ids, "plain": plain, "cached": cached},

@@ -37,7 +37,7 @@ def test_twenty_clients_in_four_processes_on_one_account_lose_no_update(tmp_path
     bank(tmp_path).close()
     answers = SPAWN.Queue()
     processes = [
-        SPAWN.Process(target=client_process, args=(str(tmp_path), f"p{number}", 5, 25, answers)) for number in range(4)
+        SPAWN.Process(target=client_process, args=(str(tmp_path), f"p{number}", 5, 15, answers)) for number in range(4)
     ]
     for each in processes:
         each.start()
@@ -45,7 +45,7 @@ def test_twenty_clients_in_four_processes_on_one_account_lose_no_update(tmp_path
     for each in processes:
         each.join()
     app = bank(tmp_path, snapshot_every=7)
-    assert len(sent) == 500
+    assert len(sent) == 300
     assert findings(sent, stored(app, "shared")) == []
     assert app.deciders["account"].check().sound
     app.close()
@@ -59,7 +59,7 @@ def test_clients_killed_in_the_middle_and_sending_again_are_counted_once(
     chance = random.Random(random.randrange(1_000_000))
     bank(tmp_path).close()
     acknowledged = SPAWN.Value("q", 0)
-    for _ in range(5):
+    for _ in range(4):
         before = acknowledged.value
         client = SPAWN.Process(target=until_killed, args=(str(tmp_path), "k", before, acknowledged))
         client.start()

@@ -7,11 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import headwater as hw
+from headwater.decide import nearby
 from headwater.errors import CommandRefused, NameTaken
 from tests.bank import Account, ChangeEmail, Close, Deposit, Deposited, Open, Withdraw, Withdrawn, bank
 
@@ -33,6 +35,8 @@ class DeciderModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.patched = pytest.MonkeyPatch()
+        self.patched.setattr(nearby, "LAG", 2)  # so that places are found both ways
         self.folder = Path(tempfile.mkdtemp())
         self.apps = [self._opened() for _ in range(CLIENTS)]
         self.balances: dict[str, int] = {}
@@ -48,6 +52,7 @@ class DeciderModel(RuleBasedStateMachine):
         for app in self.apps:
             app.close()
         shutil.rmtree(self.folder)
+        self.patched.undo()
 
     def _expected(self, each: str, command: Any) -> int | None:
         """How many events it gives; None: it is refused. The model moves on."""

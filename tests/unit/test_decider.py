@@ -12,6 +12,7 @@ import pytest
 
 import headwater as hw
 from headwater import errors
+from headwater.decide import nearby
 from tests.bank import ACCOUNT, Account, Close, Closed, Deposit, Deposited, Open, Opened, Withdraw, Withdrawn, bank
 
 
@@ -209,9 +210,17 @@ def test_check_finds_a_snapshot_that_the_events_contradict(tmp_path: Path) -> No
     wrong.close()
 
 
+@pytest.fixture
+def all_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every place is looked up in the file beside the log, none in the log itself."""
+    monkeypatch.setattr(nearby, "LAG", 0)
+
+
+@pytest.mark.usefixtures("all_places")
 def test_what_lies_beside_the_log_may_be_lost_or_damaged(app: hw.App) -> None:
     for number in range(20):
         app.command("account", f"a{number % 3}", Deposit(1))
+    assert len(app.deciders["account"].history("a0")) == 7
     app.deciders["account"].close()
     (app.folder / "deciders" / "account.db").write_bytes(b"not a database" * 100)
     damaged = other_process(app)
@@ -223,6 +232,7 @@ def test_what_lies_beside_the_log_may_be_lost_or_damaged(app: hw.App) -> None:
     lost.close()
 
 
+@pytest.mark.usefixtures("all_places")
 def test_places_of_another_log_are_noticed(app: hw.App) -> None:
     for _ in range(3):
         app.command("account", "a", Deposit(1))
@@ -230,6 +240,7 @@ def test_places_of_another_log_are_noticed(app: hw.App) -> None:
     assert len(app.deciders["account"].history("a")) == 3
     falsify(app, 'DELETE FROM places WHERE "offset" = 1')
     other = other_process(app)
+    assert len(other.deciders["account"].history("a")) < 3 or len(other.deciders["account"].history("b")) < 3
     assert other.deciders["account"].state("a").balance == 3
     assert other.deciders["account"].state("b").balance == 3
     other.close()

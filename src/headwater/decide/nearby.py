@@ -12,6 +12,7 @@ must be of a version that the log has reached, of this code, and whole.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -102,17 +103,14 @@ class Nearby:
         query = 'SELECT "offset" FROM places WHERE topic = ? AND hash = ? AND "offset" > ? ORDER BY "offset"'
         spec, end = self._log.topic(topic), self._log.snapshot([topic]).position.offset(topic, partition)
         with self._lock:
-            if not 0 <= end - self._covered(topic, partition) <= LAG:
+            if not 0 <= end - self._mended(lambda file: _covered(file, topic, partition)) <= LAG:
                 self._catch_up({topic})
-            covered = self._covered(topic, partition)
-            rows: list[Any] = self._file.execute(query, (topic, _signed(hashed), after)).fetchall()
+            with self._file as file:  # both as of one moment
+                covered = _covered(file, topic, partition)
+                rows: list[Any] = file.execute(query, (topic, _signed(hashed), after)).fetchall()
         found = [row[0] for row in rows if row[0] < end]
         rest = self._scanned(topic, spec.key, partition, max(covered, after + 1), end)
-        return found + [offset for each, offset in rest if each == _signed(hashed) and offset >= covered]
-
-    def _covered(self, topic: str, partition: int) -> int:
-        query = 'SELECT "offset" FROM covered WHERE topic = ? AND partition = ?'
-        return int(self._mended(lambda file: file.execute(query, (topic, partition)).get) or 0)
+        return found + [offset for each, offset in rest if each == _signed(hashed)]
 
     def _catch_up(self, topics: Iterable[str]) -> None:
         """Somebody else writing just then does the same work: then it is left to them."""
@@ -144,17 +142,15 @@ class Nearby:
             covered = {}
         for partition in range(spec.partitions):
             here, end = covered.get(partition, 0), ends.offset(topic, partition)
-            known = dict(self._forget_noted(topic, partition))
-            while here < end:
-                if here in known:
-                    hashes = known.pop(here)
-                    found = [(topic, _signed(each), here + at) for at, each in enumerate(hashes)]
-                    here += len(hashes)
-                else:
-                    until = min((start for start in known if start > here), default=end)
-                    found = [(topic, *place) for place in self._scanned(topic, spec.key, partition, here, until)]
-                    here = until
-                file.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", found)
+            found: list[tuple[int, int]] = []
+            for start, hashes in sorted(self._forget_noted(topic, partition)):
+                if start >= here:
+                    found += self._scanned(topic, spec.key, partition, here, start)  # what others have appended between
+                    found += [(_signed(each), start + at) for at, each in enumerate(hashes)]
+                    here = start + len(hashes)
+            rest = self._scanned(topic, spec.key, partition, here, end)
+            rows = ((topic, *place) for place in itertools.chain(found, rest))
+            file.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", rows)
             file.execute("INSERT OR REPLACE INTO covered VALUES (?, ?, ?)", (topic, partition, end))
 
     def _forget_noted(self, topic: str, partition: int) -> list[tuple[int, list[int]]]:
@@ -234,7 +230,7 @@ class Nearby:
 
     def begin_anew(self) -> None:
         """For who found that it does not fit the log."""
-        with self._lock, self._transaction() as file:
+        with self._lock, contextlib.suppress(apsw.BusyError), self._transaction() as file:
             file.execute("DELETE FROM places; DELETE FROM covered; DELETE FROM snapshots")
 
     def _remove(self) -> None:
@@ -251,3 +247,8 @@ class Nearby:
 def _signed(hashed: int) -> int:
     """As SQLite keeps it: 64 bits with a sign."""
     return hashed - (1 << 64) if hashed >= 1 << 63 else hashed
+
+
+def _covered(file: apsw.Connection, topic: str, partition: int) -> int:
+    query = 'SELECT "offset" FROM covered WHERE topic = ? AND partition = ?'
+    return int(file.execute(query, (topic, partition)).get or 0)
