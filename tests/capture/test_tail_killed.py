@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import headwater as hw
+from headwater.log.position import AppendNumber
 
 pytestmark = pytest.mark.slow
 
@@ -93,6 +94,7 @@ def test_every_line_once_after_kills_and_rotations(
         process.send_signal(signal.SIGKILL)
         process.wait()
 
+    appended = AppendNumber(0)
     for turn in range(KILLS):
         process = start()
         request.addfinalizer(lambda process=process: kill(process))
@@ -102,6 +104,7 @@ def test_every_line_once_after_kills_and_rotations(
             assert process.poll() is None, (tmp_path / "words").read_text()
             written.step()
             steps += 1
+            appended = log.wait(appended, 0.02)
         if turn == KILLS // 2:
             until(lambda: len(captured()) == len(written.lines), what="all lines in the topic")
             written.cut()
