@@ -70,8 +70,8 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
     rows = [_stands(opened, name) for name in captures_in(opened)]
     opened.close()
     if not as_json:  # a table for people has no columns that are empty
-        told = [column for column in (rows[0] if rows else ()) if any(row[column] not in (None, "") for row in rows)]
-        rows = [{column: row[column] for column in told} for row in rows]
+        told = {column for row in rows for column, value in row.items() if value not in (None, "")}
+        rows = [{column: value for column, value in row.items() if column in told} for row in rows]
     write_rows(rows, as_json=as_json)
 
 
