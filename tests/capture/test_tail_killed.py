@@ -20,7 +20,7 @@ from headwater.log.position import AppendNumber
 pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("HEADWATER_SEED", "7"))
-KILLS = int(os.environ.get("HEADWATER_TAIL_KILLS", "5"))
+KILLS = int(os.environ.get("HEADWATER_TAIL_KILLS", "4"))
 CLI = "from headwater.cli.main import main; main()"
 APP = """
 import headwater as hw
