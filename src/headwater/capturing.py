@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import ExitStack
 
 from headwater.capture.runner import Capture, Capturing
-from headwater.capture.spec import CaptureSpec
+from headwater.capture.spec import MESSAGES, CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.errors import UsageError
 from headwater.log import Log, Topic
@@ -34,6 +34,8 @@ class Captures:
             raise UsageError(what=f"capture {spec.name!r} is declared twice", do="Give one of them another name=")
         capture = capture_of(spec, self._log)
         captured = {table: Topic(self._log, each) for table, each in capture.topics().items()}
+        if spec.url.startswith(MESSAGES):  # into topics that the user has declared
+            taken = {name for each in self._declared.values() for name in each.spec.tables.values()}
         for table, topic in captured.items():
             if topic.name in taken:
                 do = f"Capture the table into another topic: tables={{{table!r}: 'ANOTHER'}}"

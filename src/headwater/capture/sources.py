@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from headwater.capture.runner import Capture
-from headwater.capture.spec import CaptureSpec
+from headwater.capture.spec import MESSAGES, CaptureSpec
 from headwater.errors import BadCapture
 from headwater.log.protocol import Log
 
 
 def capture_of(spec: CaptureSpec, log: Log) -> Capture:
+    if spec.url.startswith(MESSAGES):
+        from headwater.capture.envelopes.capture import EnvelopeCapture
+
+        return EnvelopeCapture(spec, log)
     if spec.url.startswith("sqlite:"):
         from headwater.capture.sqlite.capture import SqliteCapture
 

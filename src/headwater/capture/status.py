@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class CaptureStatus:
     name: str
     phase: str
-    """starting, snapshot, comparing (tables with their topics), streaming"""
+    """starting, snapshot, comparing (tables with their topics), streaming, polling"""
     rows: int
     """Appended by this run."""
     snapshot_rows: int = 0
@@ -20,3 +20,7 @@ class CaptureStatus:
     slot_bytes: int | None = None
     """The WAL that the server keeps for us."""
     alert: str = ""
+    seen: int = 0
+    """Messages that were delivered before, and left out."""
+    dead: int = 0
+    """Messages that could not be read, and were put aside."""

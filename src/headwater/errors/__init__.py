@@ -6,6 +6,7 @@ the text of a message.
 
 from headwater.errors.capture import (
     BadCapture,
+    BadMessage,
     CaptureError,
     CaptureFailed,
     CaptureGap,
@@ -84,6 +85,7 @@ __all__ = [
     "BadFunction",
     "BadKey",
     "BadLogUrl",
+    "BadMessage",
     "BadName",
     "BadOffset",
     "BadPartition",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.errors.capture import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
+from headwater.errors.capture import BadCapture, BadMessage, CaptureGap, SourceLost, SourceRefused, TableChanged
 from headwater.errors.consumers import (
     BadOffset,
     GroupNotFound,
@@ -95,6 +95,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     QueueMismatch: (409, 4),
     LeaseLost: (409, 5),
     BadCapture: (422, 2),
+    BadMessage: (422, 2),
     SourceRefused: (409, 4),
     SourceLost: (503, 6),
     CaptureGap: (410, 5),
