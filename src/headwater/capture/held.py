@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.capture.keyindex import KeyIndex
 from headwater.log.protocol import Log
@@ -33,12 +34,17 @@ class Held:
         asked = pa.RecordBatch.from_arrays(
             [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], list(self.spec.key)
         )
-        records, which = self._index.rows(self.spec, asked)
-        found = records.take(pa.array(which[which >= 0])).to_pylist()
-        there = [record for record in found if (record[WEIGHT] > 0 if self.spec.weighted else not record[DELETED])]
-        rows = [{name: record[name] for name in self.spec.schema.names} for record in there]
-        wanted = set(keys)
-        return {key: row for row in rows if (key := self.key(row)) in wanted}
+        return {self.key(row): row for row in self.table(asked).to_pylist()}
+
+    def table(self, keys: pa.RecordBatch) -> pa.Table:
+        """The rows that there are of these keys, each of which is asked for once."""
+        records, which = self._index.rows(self.spec, keys)
+        known = pa.array(which >= 0)
+        found, asked = records.take(pa.array(which).filter(known)), keys.filter(known)
+        there = pc.greater(found[WEIGHT], 0) if self.spec.weighted else pc.invert(found[DELETED])
+        for name in self.spec.key:  # they were found by their hash
+            there = pc.and_(there, pc.equal(found[name], asked.column(name)))
+        return found.filter(there).select(self.spec.schema.names)
 
 
 def records_of(spec: TopicSpec, changes: list[tuple[Row, int]]) -> pa.RecordBatch:

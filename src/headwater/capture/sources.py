@@ -13,6 +13,11 @@ def capture_of(spec: CaptureSpec, log: Log) -> Capture:
         from headwater.capture.envelopes.capture import EnvelopeCapture
 
         return EnvelopeCapture(spec, log)
+    if spec.url.startswith("sqlite:") and spec.settings.poll is not None:
+        from headwater.capture.polling.capture import PollCapture
+        from headwater.capture.polling.sqlite import SqlitePolled
+
+        return PollCapture(spec, log, SqlitePolled(spec, spec.settings.poll))
     if spec.url.startswith("sqlite:"):
         from headwater.capture.sqlite.capture import SqliteCapture
 
@@ -24,4 +29,9 @@ def capture_of(spec: CaptureSpec, log: Log) -> Capture:
             what=f"PostgreSQL is captured with the package {error.name!r}, which is not installed",
             do="Install it: pip install 'headwater[postgres]'",
         ) from None
+    if spec.settings.poll is not None:
+        from headwater.capture.polling.capture import PollCapture
+        from headwater.capture.polling.postgres import PostgresPolled
+
+        return PollCapture(spec, log, PostgresPolled(spec, spec.settings.poll))
     return PostgresCapture(spec, log)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from headwater.capture.appender import position_in
+from headwater.capture.appender import position_in, producer_of
+from headwater.capture.polling.capture import shown_marks
 from headwater.capture.position import lsn_text
 from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
@@ -15,7 +16,7 @@ from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.cli.run import load_app
 from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
-from headwater.log import open_log
+from headwater.log import Log, open_log
 
 cli = typer.Typer(no_args_is_help=True, help="Databases that become topics.")
 
@@ -66,15 +67,27 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
     for name in captures_in(opened):
         state = State(opened, name)
         state.load()
-        position = position_in(opened, name)
         pieces = state.get("pieces") or []
         rows.append(
             {
                 "capture": name,
                 "slot": (state.get("source") or {}).get("name"),
-                "position": lsn_text(position.end) if position is not None else None,
+                "position": _position(opened, name, state),
                 "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
                 "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
+                "seen": (state.get("counts") or {}).get("seen"),
+                "dead": (state.get("counts") or {}).get("dead"),
             }
         )
     write_rows(rows, as_json=as_json)
+
+
+def _position(log: Log, name: str, state: State) -> str | None:
+    """Of messages the offsets, of polled tables the marks, else where it is in the database's own log."""
+    covered, marks = log.covered(producer_of(name)), state.get("marks")
+    if state.get("order") is not None and covered is not None:
+        return str(covered.progress.end)
+    if marks is not None:
+        return shown_marks(marks)
+    position = position_in(log, name)
+    return lsn_text(position.end) if position is not None else None
