@@ -162,6 +162,9 @@ def test_a_value_that_does_not_fit_stops_with_its_offset(
         ("debezium", None, {"op": "c", "source": SOURCE, "after": None}, "no row after"),
         ("debezium", None, {"op": "d", "source": SOURCE, "before": None}, "does not tell 'id'"),
         ("debezium", None, [], "not an object"),
+        ("debezium", None, {"op": "c", "source": SOURCE, "after": [1]}, "not an object"),
+        ("debezium", "5", {"op": "c", "source": 3, "after": {"id": 1}}, "not as debezium writes it"),
+        ("debezium", None, {"op": "c", "source": {**SOURCE, "sequence": "[1]"}, "after": {"id": 1}}, "not as debezium"),
         ("maxwell", None, {"database": "d"}, "not Maxwell's"),
         ("maxwell", None, {"type": "odd", "table": "people"}, "the type 'odd'"),
         ("maxwell", None, {"type": "insert", "table": "people"}, "no data"),
@@ -213,15 +216,20 @@ def test_a_tombstone_whose_delete_was_compacted_away_takes_the_row(shop: Shop) -
 def test_a_new_history_is_not_taken_for_an_old_one(shop: Shop) -> None:
     """A database that was restored begins with smaller places; its commits are later, or a snapshot comes first."""
     shop.declare({"id": "int64", "n": "int64"})
-    shop.send(told("c", {"id": 1, "n": 1}, lsn=1000))
-    key, value = told("u", {"id": 1, "n": 2}, lsn=5)
-    value["source"]["ts_ms"] = 2000
-    shop.send((key, value))
+    shop.send(told("c", {"id": 1, "n": 1}, lsn=1000), told("u", {"id": 1, "n": 2}, lsn=5, ts_ms=2000))
     assert shop.rows() == [{"id": 1, "n": 2}]
-    shop.send(told("c", {"id": 1, "n": 3}, lsn=9000), told("r", {"id": 1, "n": 4}, lsn=3, snapshot="first"))
-    assert shop.rows() == [{"id": 1, "n": 4}]
-    shop.send(told("u", {"id": 1, "n": 5}, lsn=2))  # again: committed before what was taken
-    assert shop.rows() == [{"id": 1, "n": 4}]
+    snapshot = told("r", {"id": 1, "n": 4}, lsn=3, ts_ms=9500)
+    shop.send(told("u", {"id": 1, "n": 3}, lsn=9000), snapshot, told("u", {"id": 1, "n": 5}, lsn=2))
+    assert shop.rows() == [{"id": 1, "n": 4}], "the last one was committed before what was taken"
+
+
+def test_messages_of_several_partitions_of_kafka_poured_into_one_are_all_taken(shop: Shop) -> None:
+    """Only those of one key are in order then."""
+    shop.declare({"id": "int64", "n": "int64"})
+    second = told("c", {"id": 2, "n": 1}, lsn=20), told("u", {"id": 2, "n": 2}, lsn=21)
+    first = told("c", {"id": 1, "n": 1}, lsn=10), told("u", {"id": 1, "n": 2}, lsn=11)
+    shop.send(*second, *first, second[0], first[0])
+    assert shop.rows() == [{"id": 1, "n": 2}, {"id": 2, "n": 2}]
 
 
 @pytest.mark.parametrize(

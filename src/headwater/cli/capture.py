@@ -85,7 +85,7 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
 def _position(log: Log, name: str, state: State) -> str | None:
     """Of messages the offsets, of polled tables the marks, else where it is in the database's own log."""
     covered, marks = log.covered(producer_of(name)), state.get("marks")
-    if state.get("order") is not None and covered is not None:
+    if state.get("counts") is not None and covered is not None:
         return str(covered.progress.end)
     if marks is not None:
         return shown_marks(marks)

@@ -1,9 +1,10 @@
 """One run of reading a topic of messages into the topics of tables.
 
 1  This run takes over: an older one is fenced. It goes on at the offsets that its last append covers.
-2  Messages are read, those seen before left out, and the rest gathered by table.
-3  For each table, the rows they tell of are looked up in its topic, and what changes is staged.
-4  One append: the records, what is remembered of the order, and the offsets up to which messages are read.
+2  Messages are read, and gathered by table.
+3  For each table, those taken before are left out, the rows that the others tell of are looked up in its topic, and
+   what changes is staged.
+4  One append: the records, the furthest places taken, and the offsets up to which messages are read.
 A TRUNCATE is an append of its own, behind all that came before it.
 """
 
@@ -58,7 +59,6 @@ class EnvelopeCapture:
         self._format, _, self._source = spec.url.partition(":")
         self._meaning = Meaning(settings.times, settings.decimals)
         self._appender: Appender | None = None
-        self._orders: dict[int, Order] = {}
         self._foldings: dict[str, Folding] = {}
         self._gathered: dict[str, list[Taken]] = {}
         self._beside: dict[str, list[dict[str, Any]]] = {}
@@ -81,10 +81,12 @@ class EnvelopeCapture:
     def run(self, stopped: threading.Event) -> None:
         raw, tables = self._raw(), self.topics()
         appender = self._appender = Appender(self._log, self.spec.name)  # 1
-        told = appender.state.get("order") or {}
-        self._orders = {each: Order(told.get(str(each))) for each in range(raw.partitions)}
-        self._counts |= appender.state.get("counts") or {}
-        self._foldings = {table: Folding(self._log, spec, self._meaning) for table, spec in tables.items()}
+        self._counts = {"seen": 0, "dead": 0, **(appender.state.get("counts") or {})}
+        self._gathered, self._beside = {}, {}
+        order = appender.state.get("order") or {}
+        self._foldings = {
+            table: Folding(self._log, spec, self._meaning, Order(order.get(table))) for table, spec in tables.items()
+        }
         newest = AppendNumber(0)
         while not stopped.is_set():
             here = self._log.snapshot([raw.name])
@@ -137,8 +139,8 @@ class EnvelopeCapture:
         except Unreadable as why:
             self._bad(partition, offset, str(why), record[VALUE])
             return
-        if self._orders[partition].seen(message):
-            self._counts["seen"] += message.act is not Act.TOMBSTONE
+        except (ValueError, TypeError, KeyError, AttributeError) as error:  # a part of it has another form
+            self._bad(partition, offset, f"it is not as {self._format} writes it ({error})", record[VALUE])
             return
         table = self._table(message)
         if message.act is Act.NOTE:
@@ -156,13 +158,16 @@ class EnvelopeCapture:
         parts: list[Part] = []
         for table, taken in self._gathered.items():
             folding = self._foldings[table]
+            before = folding.seen
             changes = folding.changes(taken, lambda each, why: self._bad(each.partition, each.offset, why, None))
+            self._counts["seen"] += folding.seen - before
             if changes:
                 parts += appender.stage(folding.spec, records_of(folding.spec, changes))
         self._append_parts(appender, raw, parts, ends)
 
     def _truncate(self, appender: Appender, raw: TopicSpec, table: str, ends: dict[int, int]) -> None:
         spec = self._foldings[table].spec
+        self._foldings[table].order.forget()
         parts = [
             self._log.stage(spec.name, partition, batch, producer=appender.producer)
             for partition, extent in self._log.extents(spec.name).items()
@@ -175,10 +180,10 @@ class EnvelopeCapture:
             schema, key = (NOTES, ("prefix",)) if topic.endswith(".messages") else (DEAD, ())
             spec = self._log.create(TopicSpec(topic, schema, key=key, partitions=1))
             parts = [*parts, *appender.stage(spec, pa.RecordBatch.from_pylist(rows, schema))]
-        order = {str(partition): each.as_json() for partition, each in self._orders.items()}
+        order = {table: folding.order.as_json() for table, folding in self._foldings.items()}
         end = Position.of({raw.name: ends})
         if end != appender.end:
-            appender.append_at(parts, end, order=order, counts=dict(self._counts))
+            appender.append_at(parts, end, counts=dict(self._counts), order=order)
         self._gathered, self._beside = {}, {}
 
     def _bad(self, partition: int, offset: int, why: str, value: Any) -> None:

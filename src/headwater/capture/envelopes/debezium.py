@@ -22,6 +22,7 @@ BESIDES = ("status", "ddl", "tableChanges")
 
 def read(key: str | bytes | None, value: str | bytes | None) -> Message:
     keys, _ = _unwrapped(parsed(key))
+    keys = keys if isinstance(keys, dict) else None
     told, schema = _unwrapped(parsed(value))
     if told is None:
         return Message(Act.TOMBSTONE, key=mongodb.key(keys) if _of_mongodb(keys) else keys)
@@ -43,6 +44,8 @@ def read(key: str | bytes | None, value: str | bytes | None) -> Message:
     if source.get("connector") == "mongodb":
         return mongodb.message(ROWS[op], names, keys, told, place)
     row, old = told.get("after"), told.get("before")
+    if not isinstance(row, dict | None) or not isinstance(old, dict | None):
+        raise Unreadable("the row before or after is not an object")
     if row is None and ROWS[op] is Act.PUT:
         raise Unreadable(f"it has the op {op!r} and no row after it")
     return Message(ROWS[op], names, keys, old, row if op != "d" else None, _types(schema), place=place)
@@ -94,8 +97,7 @@ def _place(source: Values) -> Place | None:
     if at is None or None in at:
         return None
     history = [connector, source.get("name"), source.get("server_id"), _stem(source), source.get("partition")]
-    begins = source.get("snapshot") == "first"
-    return Place(" ".join(str(part) for part in history), at, int(source.get("ts_ms") or 0), begins)
+    return Place(" ".join(str(part) for part in history), at, int(source.get("ts_ms") or 0))
 
 
 def _postgres(source: Values) -> tuple[Any, ...] | None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from headwater.capture.envelopes.message import Act, Message, Patch, Unreadable
+from headwater.capture.envelopes.message import Act, Message, NotHeld, Patch, Place, Unreadable
 from headwater.capture.envelopes.mongodb import patched
+from headwater.capture.envelopes.order import Order
 from headwater.capture.envelopes.values import MISSING, Meaning, read_value
 from headwater.capture.held import Held, Key, Row
 from headwater.log.protocol import Log
@@ -38,9 +39,14 @@ class _Typed:
 
 
 class Folding:
-    def __init__(self, log: Log, spec: TopicSpec, meaning: Meaning) -> None:
+    def __init__(self, log: Log, spec: TopicSpec, meaning: Meaning, order: Order) -> None:
         self.spec = spec
         self._held = Held(log, spec)
+        self.order = order
+        self._gone: tuple[Place | None, Row] | None = None
+        """The row that went last: a changed key is told as a delete and, at the same place, a new row."""
+        self.seen = 0
+        """Changes that were left out, for they were taken before."""
         self._meaning = {False: meaning, True: replace(meaning, documents=True)}
 
     def changes(self, taken: Sequence[Taken], bad: Callable[[Taken, str], None]) -> list[tuple[Row, int]]:
@@ -55,14 +61,26 @@ class Folding:
         now: dict[Key, Row] = self._held.rows(keys)
         told: list[tuple[Row, int]] = []
         for each, change in typed:
+            message, passed = each.message, self.order.passed(each.message)
+            if self.order.seen(change.key, message):
+                self.seen += message.act is not Act.TOMBSTONE
+                continue
+            if change.moved is not None:
+                self.order.take(change.moved, message.place, removed=True)
             try:
-                told += self._apply(change, now)
+                told += self._apply(change, now, message.place)
+            except NotHeld as why:
+                self.seen += passed
+                if not passed:
+                    bad(each, str(why))
             except Unreadable as why:
                 bad(each, str(why))
         return told
 
-    def _apply(self, change: _Typed, now: dict[Key, Row]) -> list[tuple[Row, int]]:
+    def _apply(self, change: _Typed, now: dict[Key, Row], place: Place | None) -> list[tuple[Row, int]]:
         before = now.get(change.moved or change.key)
+        if before is None and self._gone is not None and place is not None and self._gone[0] == place:
+            before = self._gone[1]
         row = self._whole(change, before)
         told = []
         if change.moved is not None and (gone := now.pop(change.moved, None)) is not None:
@@ -74,6 +92,7 @@ class Folding:
             told.append((held, -1))
         if row is None:
             del now[change.key]
+            self._gone = (place, held) if held is not None else None
         else:
             now[change.key] = row
             told.append((row, 1))
@@ -89,12 +108,12 @@ class Folding:
         found = {**(before or {}), **{name: value for name, value in (change.old or {}).items() if value is not None}}
         for name in missing:
             if found.get(name, MISSING) is MISSING:
-                raise Unreadable(f"{name!r} of key {change.key} did not change and was not sent, and is not held here")
+                raise NotHeld(f"{name!r} of key {change.key} did not change and was not sent, and is not held here")
         return {**change.row, **{name: found[name] for name in missing}} if missing else change.row
 
     def _patched(self, key: Key, patch: Patch, before: Row | None) -> Row:
         if before is None:
-            raise Unreadable(f"it tells only what changed of key {key}, whose row is not held here")
+            raise NotHeld(f"it tells only what changed of key {key}, whose row is not held here")
         raw = patched(before, patch)
         paths = [*patch.updated, *patch.removed, *(path for path, _ in patch.truncated)]
         touched = {path.partition(".")[0] for path in paths}

@@ -16,6 +16,10 @@ class Unreadable(Exception):
     """A message that is not what it should be; the capture says where it stands."""
 
 
+class NotHeld(Unreadable):
+    """A message that tells only a part of a row, and the rest is not there to be put back."""
+
+
 class Act(Enum):
     PUT = "put"
     """The row is now this."""
@@ -49,8 +53,6 @@ class Place:
     at: tuple[int | str, ...]
     time_ms: int
     """When it was committed."""
-    begins: bool = False
-    """The first row of a snapshot: what comes from here on is told anew."""
 
 
 @dataclass(frozen=True)

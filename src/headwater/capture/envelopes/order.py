@@ -1,50 +1,74 @@
-"""Whether a message was seen before: who captures delivers at least once.
+"""Whether a change was taken before: who captures delivers at least once.
 
-What is delivered again is the end of what was delivered, all of it and in order: so a message is left out only if it
-stands before one that was taken, in the same history, and was not committed later. Whenever that cannot be told, it is
-taken, and so is everything behind it: rows are told whole, so the table ends as it was, with nothing twice.
+What is delivered again is the end of what was delivered, of each key all of it and in order. So a change is left out
+only if it stands, in the history of its source, before one of the same key that was taken, and was not committed later.
+Whenever that cannot be told, because the source does not say, or its log began anew, or the key was not met for long,
+it is taken, and so is what follows it: rows are told whole, so the table ends as it was, with nothing twice.
+
+    high     the furthest place that was taken. It is kept in the log; the places of keys are not.
 """
 
 from __future__ import annotations
 
-import json
+from collections import OrderedDict
+from dataclasses import dataclass
 from typing import Any
 
 from headwater.capture.envelopes.message import Act, Message, Place
+from headwater.capture.held import Key
+
+MOST = 100_000
+"""Keys of which it is remembered."""
+
+
+@dataclass(frozen=True)
+class _Last:
+    place: Place | None
+    removed: bool
 
 
 class Order:
-    """Of one partition of the topic that is read."""
-
     def __init__(self, told: Any = None) -> None:
-        mark = told["mark"] if told else None
-        self._mark = Place(mark[0], tuple(mark[1]), mark[2]) if mark else None
-        self._deleted: str | None = told["deleted"] if told else None
+        self._last: OrderedDict[Key, _Last] = OrderedDict()
+        self._high = Place(told[0], tuple(told[1]), told[2]) if told else None
 
     def as_json(self) -> Any:
-        mark = self._mark
-        told = [mark.history, list(mark.at), mark.time_ms] if mark is not None else None
-        return {"mark": told, "deleted": self._deleted}
+        high = self._high
+        return [high.history, list(high.at), high.time_ms] if high is not None else None
 
-    def seen(self, message: Message) -> bool:
-        """A tombstone says nothing new behind its own delete. Alone, where compaction took the delete away, it does,
-        and as it does not say when, what follows it counts anew."""
-        if message.act in (Act.NOTE, Act.NOTHING):
+    def passed(self, message: Message) -> bool:
+        """Whether something at or behind its place was taken: then a row that it tells only in part, and that is not
+        there, was taken away behind it."""
+        place, high = message.place, self._high
+        if place is None or high is None or place.history != high.history:
             return False
-        before, self._deleted = self._deleted, _key(message) if message.act is Act.REMOVE else None
-        if message.act is Act.TOMBSTONE and before == _key(message):
+        return place.at <= high.at and place.time_ms <= high.time_ms
+
+    def seen(self, key: Key, message: Message) -> bool:
+        """Of a tombstone: whether it is behind its own delete. It does not say when it was written: alone, where
+        compaction took the delete away, it counts, and so does all that follows it."""
+        last = self._last.get(key)
+        if last is not None and _before(message, last):
             return True
-        place, mark = message.place, self._mark
-        again = place is not None and mark is not None and _behind(mark, place)
-        if not again:
-            self._mark = place
-        return again
+        self.take(key, message.place, removed=message.act in (Act.REMOVE, Act.TOMBSTONE))
+        return False
+
+    def take(self, key: Key, place: Place | None, *, removed: bool) -> None:
+        if place is not None and not (self._high and place.history == self._high.history and place.at < self._high.at):
+            self._high = place
+        self._last[key] = _Last(place, removed)
+        self._last.move_to_end(key)
+        if len(self._last) > MOST:
+            self._last.popitem(last=False)
+
+    def forget(self) -> None:
+        self._last.clear()
 
 
-def _behind(mark: Place, place: Place) -> bool:
-    comparable = place.history == mark.history and not place.begins
-    return comparable and place.at < mark.at and place.time_ms <= mark.time_ms
-
-
-def _key(message: Message) -> str:
-    return json.dumps(message.key, sort_keys=True, default=str)
+def _before(message: Message, last: _Last) -> bool:
+    if message.act is Act.TOMBSTONE:
+        return last.removed
+    place, known = message.place, last.place
+    if place is None or known is None or place.history != known.history:
+        return False
+    return place.at < known.at and place.time_ms <= known.time_ms

@@ -96,7 +96,7 @@ class PollCapture:
             told = self._held[table].table(batch.select(spec.key))
             for changed in differences(spec, told, rows):  # 2
                 parts += appender.stage(spec, changed)
-            mark = greatest if mark is None else max(mark, greatest)  # type: ignore[type-var]
+            mark = greatest if mark is None else max(mark, greatest)
         if parts or mark != before:  # 3
             here = appender.position
             appender.append(parts, SourcePosition(0, here.end + 1), marks={**marks, table: [column, mark]})
