@@ -79,12 +79,15 @@ class Message:
     """Its values are MongoDB's."""
 
 
+_EXACT = json.JSONDecoder(parse_float=Decimal)
+
+
 def parsed(text: str | bytes | None) -> Any:
     """JSON; numbers with a point stay exact."""
     if text is None:
         return None
     try:
-        return json.loads(text, parse_float=Decimal)
+        return _EXACT.decode(text.decode() if isinstance(text, bytes) else text)
     except ValueError as error:
         raise Unreadable(f"it is not JSON: {error}") from None
 

@@ -100,7 +100,8 @@ def reader(kind: pa.DataType, told: Told | None, meaning: Meaning) -> Read:
     """What reads values into a column of this type."""
     if pa.types.is_integer(kind):
         bounds = np.iinfo(kind.to_pandas_dtype())
-        return lambda value: _integer(value, int(bounds.min), int(bounds.max))
+        low, high = int(bounds.min), int(bounds.max)
+        return lambda value: _integer(value, low, high)
     kinds: tuple[tuple[bool, Read], ...] = (
         (pa.types.is_boolean(kind), _boolean),
         (pa.types.is_floating(kind), lambda value: _floating(_number(value, told, meaning), kind == pa.float32())),
@@ -120,6 +121,8 @@ def _boolean(value: Any) -> bool:
 
 
 def _integer(value: Any, low: int, high: int) -> int:
+    if type(value) is int and low <= value <= high:
+        return value
     if isinstance(value, bool) or int(value) != Decimal(value):
         raise ValueError("not a whole number")
     if not low <= int(value) <= high:
