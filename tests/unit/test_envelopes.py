@@ -299,6 +299,7 @@ def test_what_cannot_be_read_into_tables_is_refused_when_it_is_declared(shop: Sh
         ("debezium:raw", {"people": "people"}, "no topic 'people' for table"),
         ("debezium:raw", {"people": "plain"}, "no table with a key"),
         ("debezium:plain", {"people": "people"}, "holds no messages"),
+        ("debezium:raw", {"sales.*": "people"}, "not read by pattern"),
         ("maxwell:unordered", {"people": "people"}, "have no order"),
     ):
         with pytest.raises(BadCapture, match=why):

@@ -213,6 +213,8 @@ class EnvelopeCapture:
             raise BadCapture(what=f"there is no topic {self._source!r} to read messages from", do=do) from None
 
     def _target(self, table: str, topic: str) -> TopicSpec:
+        if "*" in table:
+            raise BadCapture(what=f"{table!r}: messages are not read by pattern", do="Name each table and its topic")
         declare = f"Declare it before: app.topic({topic!r}, {{'id': 'int64', ...}}, key='id', kind='table')"
         try:
             spec = self._log.topic(topic)

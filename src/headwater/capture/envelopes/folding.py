@@ -105,9 +105,10 @@ class Folding:
         if change.row is None:
             return None
         missing = [name for name, value in change.row.items() if value is MISSING]
-        found = {**(before or {}), **{name: value for name, value in (change.old or {}).items() if value is not None}}
+        old = {name: value for name, value in (change.old or {}).items() if value is not None and value is not MISSING}
+        found = {**(before or {}), **old}
         for name in missing:
-            if found.get(name, MISSING) is MISSING:
+            if name not in found:
                 raise NotHeld(f"{name!r} of key {change.key} did not change and was not sent, and is not held here")
         return {**change.row, **{name: found[name] for name in missing}} if missing else change.row
 
