@@ -1,4 +1,4 @@
-"""The peer: the real Debezium engine from Maven, embedded in a JVM of its own, JSON out, into nothing."""
+"""The peer: the real Debezium engine, JSON out, into nothing."""
 
 from __future__ import annotations
 
@@ -7,25 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from for_capture.source import PUBLICATION
-from headwater.testing.maven import Artifact, JarsMissing, jars
+from headwater.testing.debezium import command, debezium_jars, settings_of
+from headwater.testing.maven import JarsMissing
 from headwater.testing.postgres import PostgresServer
 
-VERSION = "3.6.0.Final"
-LOGGING = "1.7.36"
 RUN_S = 900.0
 
 
 def find_debezium(server: PostgresServer, folder: Path, say: Callable[[str], None]) -> Debezium | None:
     """The engine, if its jars can be had."""
     try:
-        found = jars(
-            f"debezium-{VERSION}",
-            [
-                Artifact("io.debezium", "debezium-embedded", VERSION),
-                Artifact("io.debezium", "debezium-connector-postgres", VERSION),
-                Artifact("org.slf4j", "slf4j-simple", LOGGING),
-            ],
-        )
+        found = debezium_jars()
     except JarsMissing as missing:
         say(f"without Debezium: {missing}")
         return None
@@ -35,11 +27,9 @@ def find_debezium(server: PostgresServer, folder: Path, say: Callable[[str], Non
 class Debezium:
     def __init__(self, server: PostgresServer, found: Path, folder: Path) -> None:
         self._server = server
+        self._found = found
         self._folder = folder / "debezium"
         self._folder.mkdir()
-        self._classes = f"{found}/*:{self._folder}"
-        source = Path(__file__).with_name("Engine.java")
-        subprocess.run(["javac", "-cp", f"{found}/*", "-d", str(self._folder), str(source)], check=True)
 
     def begin(self, slot: str, folder: Path, table: str) -> None:
         """A slot that stands before what is to come: without an offset of its own, Debezium begins at its slot."""
@@ -56,44 +46,19 @@ class Debezium:
 
     def _seconds(self, slot: str, table: str, mode: str, changes: int) -> float:
         """From the first change to the last."""
-        settings = {
-            "name": slot,
-            "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-            "offset.storage": "org.apache.kafka.connect.storage.MemoryOffsetBackingStore",
-            "offset.flush.interval.ms": "10000",
-            "topic.prefix": "bench",
-            "database.hostname": "127.0.0.1",
-            "database.port": str(self._server.port),
-            "database.user": "debezium",
-            "database.password": "debezium",
-            "database.dbname": "postgres",
-            "plugin.name": "pgoutput",
-            "slot.name": slot,
-            "publication.name": PUBLICATION,
-            "publication.autocreate.mode": "disabled",
-            "table.include.list": f"public.{table}",
-            "snapshot.mode": mode,
-            "tombstones.on.delete": "false",
-            "converter.schemas.enable": "false",
-            "key.converter.schemas.enable": "false",
-            "value.converter.schemas.enable": "false",
-            "max.batch.size": "8192",
-            "max.queue.size": "65536",
-            "poll.interval.ms": "10",
-        }
-        file = self._folder / f"{slot}.properties"
-        file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        command = [
-            "java",
-            "-Xmx1g",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp",
-            self._classes,
-            "Engine",
-            str(file),
-            str(changes),
-        ]
-        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_S)
+        settings = settings_of(
+            self._server,
+            slot,
+            f"public.{table}",
+            publication_name=PUBLICATION,
+            publication_autocreate_mode="disabled",
+            snapshot_mode=mode,
+            tombstones_on_delete="false",
+            max_batch_size="8192",
+            max_queue_size="65536",
+        )
+        asked = command(self._found, settings, self._folder / f"{slot}.properties", changes)
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=RUN_S)
         for line in told.stdout.splitlines():
             if line.startswith("seconds "):
                 return float(line.removeprefix("seconds "))

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 from headwater.capture.feeds.spec import FeedSpec
 from headwater.capture.runner import Capture, Capturing
-from headwater.capture.spec import CaptureSpec
+from headwater.capture.spec import MESSAGES, CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.errors import UsageError
 from headwater.log import Log, Topic
@@ -22,6 +22,7 @@ class Captures:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._declared: dict[str, Capture] = {}
+        self._filled: set[str] = set()
         self._running: list[Capturing] = []
 
     def __bool__(self) -> bool:
@@ -36,11 +37,14 @@ class Captures:
         capture = capture_of(spec, self._log)
         captured = {table: Topic(self._log, each) for table, each in capture.topics().items()}
         given = spec.into.name if isinstance(spec, FeedSpec) and isinstance(spec.into, Topic) else None
+        if spec.url.startswith(MESSAGES):  # into topics that the user has declared
+            taken = self._filled
         for table, topic in captured.items():
             if topic.name in taken and topic.name != given:
                 do = f"Capture the table into another topic: tables={{{table!r}: 'ANOTHER'}}"
                 raise UsageError(what=f"{topic.name!r} is declared twice", do=do)
         self._declared[spec.name] = capture
+        self._filled |= {topic.name for topic in captured.values()}
         return captured
 
     def start(self, stack: ExitStack, say: Callable[[str], None]) -> None:

@@ -45,8 +45,8 @@ class Appender:
         self.state.load()
         covered = log.covered(self.producer.name)
         self._sequence = covered.sequence + 1 if covered is not None else 0
-        self._end = covered.progress.end if covered is not None else Position()
-        self.position = SourcePosition.from_log(capture, self._end)
+        self.end = covered.progress.end if covered is not None else Position()
+        self.position = SourcePosition.from_log(capture, self.end)
         self.rows = 0
 
     def stage(self, spec: TopicSpec, batch: pa.RecordBatch) -> list[Part]:
@@ -57,17 +57,22 @@ class Appender:
     def append(self, parts: Sequence[Part], position: SourcePosition | None = None, **state: Any) -> Appended:
         """Step 2; without a position, it stays where it is."""
         position = position or self.position
-        end = position.in_log(self.capture)
+        done = self.append_at(parts, position.in_log(self.capture), **state)
+        self.position = position
+        return done
+
+    def append_at(self, parts: Sequence[Part], end: Position, **state: Any) -> Appended:
+        """Step 2, for a source whose position is one of the log itself: a topic."""
         told = self.state.parts(self.producer, **state) if state else []
         done = self.log.append(
             [*parts, *told],
             producer=self.producer,
             sequence=self._sequence,
-            progress=Progress(self._end, end),
+            progress=Progress(self.end, end),
             timeout_s=self._patience_s,
         )
         self.state.remember(**state)
         self._sequence += 1
-        self._end, self.position = end, position
+        self.end = end
         self.rows += sum(part.rows for part in parts) - done.dropped
         return done

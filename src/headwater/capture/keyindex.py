@@ -1,7 +1,8 @@
-"""Where in a topic the newest record of a key is, for rows so wide that a database may not tell all of them again.
+"""Where in a topic the newest record of a key is: of every key or only, for databases that do not tell large values
+again, of rows so wide that this may happen to them.
 
-Kept in memory, filled from the topic when it is first asked for, and from then on with what came since: 16 bytes a wide
-row, nothing for others. Records are found by the hash of their key, in sorted runs, the newest run first.
+Kept in memory, filled from the topic when it is first asked for, and from then on with what came since: 16 bytes for
+each of these rows. Records are found by the hash of their key, in sorted runs, the newest run first.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass
 class _Place:
-    """The wide rows of a partition up to `end`: runs of (hashes, offsets), sorted by hash, the oldest run first."""
+    """Rows of a partition up to `end`: runs of (hashes, offsets), sorted by hash, the oldest run first."""
 
     end: int = 0
     runs: list[tuple[Hashes, Offsets]] = field(default_factory=list)
@@ -56,13 +57,14 @@ class _Place:
 
 
 class KeyIndex:
-    def __init__(self, log: Log, topic: str, partitions: int) -> None:
+    def __init__(self, log: Log, topic: str, partitions: int, *, every: bool = False) -> None:
         self._log = log
         self._topic = topic
+        self._every = every
         self._places = [_Place() for _ in range(partitions)]
 
     def rows(self, spec: TopicSpec, keys: pa.RecordBatch) -> tuple[pa.Table, Offsets]:
-        """The newest wide records of these keys, and which of them belongs to each key; -1 if there is none."""
+        """The newest records of these keys, and which of them belongs to each key; -1 if there is none."""
         self._catch_up(spec)
         hashes = key_hash([keys.column(name) for name in spec.key])
         ways = spread(hashes, spec.partitions)
@@ -71,34 +73,46 @@ class KeyIndex:
             mine = np.flatnonzero(ways == way)
             offsets = self._places[way].find(hashes[mine])
             known = offsets >= 0
-            wanted, inverse = np.unique(offsets[known], return_inverse=True)
-            tables.append(self._read(spec, way, wanted))
-            which[mine[known]] = count + inverse
-            count += len(wanted)
+            read, found = self._read(spec, way, np.unique(offsets[known]))
+            places = np.searchsorted(found, offsets[known])
+            there = np.isin(offsets[known], found)
+            which[mine[known][there]] = count + places[there]
+            tables.append(read)
+            count += len(found)
         return pa.concat_tables(tables).combine_chunks(), which
 
     def _catch_up(self, spec: TopicSpec) -> None:
         ends = self._log.snapshot([self._topic]).position
+        extents = self._log.extents(self._topic)
+        columns = list(spec.key) if self._every else None
         for partition, place in enumerate(self._places):
-            end = ends.offset(self._topic, partition)
-            start = place.end or self._log.extents(self._topic)[partition].start
-            for batch in self._log.scan(self._topic, partition, start, end, metadata=True):
-                chosen = np.flatnonzero(wide(batch.select(spec.schema.names)))
-                if len(chosen):
-                    picked = batch.take(pa.array(chosen))
+            end, extent = ends.offset(self._topic, partition), extents[partition]
+            start = max(place.end, extent.start) if place.end >= extent.horizon else extent.start
+            for batch in self._log.scan(self._topic, partition, start, end, columns=columns, metadata=True):
+                picked = batch if self._every else _wide_ones(batch, spec)
+                if picked.num_rows:
                     hashes = key_hash([picked.column(name) for name in spec.key])
                     place.add(hashes, picked.column(OFFSET).to_numpy())
             place.end = end
 
-    def _read(self, spec: TopicSpec, partition: int, offsets: Offsets) -> pa.Table:
-        tables = [spec.stored.empty_table()]
+    def _read(self, spec: TopicSpec, partition: int, offsets: Offsets) -> tuple[pa.Table, Offsets]:
+        """The records that are there at these offsets; compaction takes away only those of rows that are gone."""
+        extent = self._log.extents(self._topic)[partition]
+        tables, found = [spec.stored.empty_table()], [np.zeros(0, np.int64)]
         for some in _near(offsets):
             low, high = int(some[0]), int(some[-1]) + 1
+            low = low if low >= extent.horizon else extent.start
             for batch in self._log.scan(self._topic, partition, low, high, metadata=True):
-                chosen = np.isin(batch.column(OFFSET).to_numpy(), some)
+                here = batch.column(OFFSET).to_numpy()
+                chosen = np.isin(here, some)
                 if chosen.any():
                     tables.append(pa.Table.from_batches([batch.select(spec.stored.names).filter(pa.array(chosen))]))
-        return pa.concat_tables(tables)
+                    found.append(here[chosen])
+        return pa.concat_tables(tables), np.concatenate(found)
+
+
+def _wide_ones(batch: pa.RecordBatch, spec: TopicSpec) -> pa.RecordBatch:
+    return batch.take(pa.array(np.flatnonzero(wide(batch.select(spec.schema.names)))))
 
 
 def wide(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:

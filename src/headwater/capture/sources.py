@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.capture.feeds.spec import STATSD, TAIL, FeedSpec, StatsdSettings, TailSettings, feed_of
 from headwater.capture.runner import Capture
-from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.spec import MESSAGES, CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.errors import BadCapture
 from headwater.log.protocol import Log
 from headwater.log.topic import Topic
@@ -33,6 +33,15 @@ def capture_of(spec: CaptureSpec | FeedSpec, log: Log) -> Capture:
         from headwater.capture.feeds.tail import TailCapture
 
         return StatsdCapture(spec, log) if spec.url.startswith(STATSD) else TailCapture(spec, log)
+    if spec.url.startswith(MESSAGES):
+        from headwater.capture.envelopes.capture import EnvelopeCapture
+
+        return EnvelopeCapture(spec, log)
+    if spec.url.startswith("sqlite:") and spec.settings.poll is not None:
+        from headwater.capture.polling.capture import PollCapture
+        from headwater.capture.polling.sqlite import SqlitePolled
+
+        return PollCapture(spec, log, SqlitePolled(spec, spec.settings.poll))
     if spec.url.startswith("sqlite:"):
         from headwater.capture.sqlite.capture import SqliteCapture
 
@@ -44,4 +53,9 @@ def capture_of(spec: CaptureSpec | FeedSpec, log: Log) -> Capture:
             what=f"PostgreSQL is captured with the package {error.name!r}, which is not installed",
             do="Install it: pip install 'headwater[postgres]'",
         ) from None
+    if spec.settings.poll is not None:
+        from headwater.capture.polling.capture import PollCapture
+        from headwater.capture.polling.postgres import PostgresPolled
+
+        return PollCapture(spec, log, PostgresPolled(spec, spec.settings.poll))
     return PostgresCapture(spec, log)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class CaptureStatus:
     name: str
     phase: str
-    """starting, snapshot, comparing (tables with their topics), streaming; of feeds: listening, reading"""
+    """starting, snapshot, comparing (tables with their topics), streaming, polling; of feeds: listening, reading"""
     rows: int
     """Appended by this run."""
     snapshot_rows: int = 0
@@ -29,3 +29,7 @@ class CaptureStatus:
     """Lines that could not be read, over all runs, as are these two:"""
     dropped: int = 0
     lost: int = 0
+    seen: int = 0
+    """Messages that were delivered before, and left out."""
+    dead: int = 0
+    """Messages that could not be read, and were put aside."""

@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.capture.appender import position_in
-from headwater.capture.position import SourcePosition, lsn_text
+from headwater.capture.appender import position_in, producer_of
+from headwater.capture.polling.capture import shown_marks
+from headwater.capture.position import lsn_text
 from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.cli.run import load_app
 from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
-from headwater.log import open_log
+from headwater.log import Log, open_log
 
 cli = typer.Typer(no_args_is_help=True, help="Databases, metrics and files that become topics.")
 
@@ -71,16 +72,17 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
     for name in captures_in(opened):
         state = State(opened, name)
         state.load()
-        position = position_in(opened, name)
         pieces = state.get("pieces") or []
         rows.append(
             {
                 "capture": name,
                 "slot": (state.get("source") or {}).get("name"),
-                "position": lsn_text(position.end) if position is not None else None,
+                "position": _position(opened, name, state),
                 "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
                 "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
-                **_arrived(state, position),
+                **_arrived(state),
+                "seen": (state.get("counts") or {}).get("seen"),
+                "dead": (state.get("counts") or {}).get("dead"),
             }
         )
     if not as_json:  # a table for people has no columns that are empty
@@ -89,11 +91,22 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
     write_rows(rows, as_json=as_json)
 
 
-def _arrived(state: State, position: SourcePosition | None) -> dict[str, Any]:
+def _arrived(state: State) -> dict[str, Any]:
     """Of a feed: where it comes from, what it does when it is slow, and what became of its lines."""
     feed, tally = state.get("feed") or {}, state.get("tally") or {}
     came = {"from": feed.get("url"), "when_slow": feed.get("when_slow")}
     came |= {column: tally.get(column) for column in ("lines", "bad", "dropped", "lost", "last_bad")}
-    if feed:
-        came |= {"position": f"{position.end if position is not None else 0} bytes", "snapshot": None}
-    return came
+    return {**came, "snapshot": None} if feed else came
+
+
+def _position(log: Log, name: str, state: State) -> str | None:
+    """Of messages offsets, of polled tables marks, of feeds bytes, else where it is in the database's own log."""
+    covered, marks = log.covered(producer_of(name)), state.get("marks")
+    if state.get("counts") is not None and covered is not None:
+        return str(covered.progress.end)
+    if marks is not None:
+        return shown_marks(marks)
+    position = position_in(log, name)
+    if state.get("feed") is not None:
+        return f"{position.end if position is not None else 0} bytes"
+    return lsn_text(position.end) if position is not None else None

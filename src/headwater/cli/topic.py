@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import typer
@@ -16,7 +16,7 @@ from pyarrow import ipc
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
 from headwater.cli.progress import progress_bar
 from headwater.errors import BadRequest, UsageError
-from headwater.log import Position, Settings, Topic, TopicSpec, open_log
+from headwater.log import Log, Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.spec import INTERNAL
 from headwater.log.spec import describe as described
@@ -171,8 +171,15 @@ def read(
     since: Annotated[datetime | None, typer.Option(help="Begin with what was appended since this time (UTC).")] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on as records come, until interrupted.")] = False,
     arrow: Arrow = False,
+    form: Annotated[
+        Literal["records", "debezium"], typer.Option("--format", help="Or a table's changes in Debezium's envelope.")
+    ] = "records",
+    schemas: Annotated[bool, typer.Option("--schemas", help="With Debezium's envelope, schemas beside it.")] = False,
 ) -> None:
     """Write a topic's records to standard output, one JSON record a line."""
+    if form == "debezium":
+        _write_envelopes(open_log(log), name, start, since, follow=follow, schemas=schemas)
+        return
     topic = _topic(log, name)
     begin = since.astimezone() if since else Position.parse(start) if start else None
     batches = topic.follow(begin) if follow else topic.follow(begin, timeout_s=0)
@@ -187,6 +194,21 @@ def read(
             sys.stdout.flush()
     if writer is not None:
         writer.close()
+
+
+def _write_envelopes(
+    opened: Log, name: str, start: str, since: datetime | None, *, follow: bool, schemas: bool
+) -> None:
+    """As lines with the texts of key and value: what a topic that is to be read as Debezium's is made of."""
+    from headwater.capture.envelopes.writing import envelopes
+
+    begin = Position.parse(start) if start else None
+    if since is not None:
+        begin = Position.of({name: opened.position_from(name, int(since.astimezone().timestamp() * 1_000_000))})
+    for each in envelopes(opened, name, begin, timeout_s=None if follow else 0.0, schemas=schemas):
+        write_records([{"key": each.key, "value": each.value}])
+        if follow:
+            sys.stdout.flush()
 
 
 @cli.command()

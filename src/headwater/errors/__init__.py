@@ -19,6 +19,7 @@ from headwater.errors.access import (
 from headwater.errors.capture import (
     BadCapture,
     BadLine,
+    BadMessage,
     BadSignature,
     CaptureError,
     CaptureFailed,
@@ -117,6 +118,7 @@ __all__ = [
     "BadKey",
     "BadLine",
     "BadLogUrl",
+    "BadMessage",
     "BadName",
     "BadOffset",
     "BadPartition",

@@ -57,6 +57,18 @@ class TableChanged(CaptureError):
         self.table, self.topic, self.why = table, topic, why
 
 
+class BadMessage(CaptureError):
+    """A message of what others have captured that is not in its format, or does not fit the table."""
+
+    def __init__(self, *, topic: str, partition: int, offset: int, why: str) -> None:
+        super().__init__(
+            f"topic {topic!r}, partition {partition}: the message at offset {offset} cannot be read: {why}",
+            do="Nothing of it was kept. Correct the table's columns or the settings, or put such messages aside with "
+            "settings=CaptureSettings(on_error='dead'), then run again: it goes on there",
+        )
+        self.topic, self.partition, self.offset, self.why = topic, partition, offset, why
+
+
 class BadCapture(CaptureError):
     """A capture that is declared in a way that cannot be."""
 

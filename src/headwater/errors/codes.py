@@ -17,6 +17,7 @@ from headwater.errors.access import (
 from headwater.errors.capture import (
     BadCapture,
     BadLine,
+    BadMessage,
     BadSignature,
     CaptureGap,
     SourceLost,
@@ -129,6 +130,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadCapture: (422, 2),
     BadLine: (422, 2),
     BadSignature: (401, 2),
+    BadMessage: (422, 2),
     SourceRefused: (409, 4),
     SourceLost: (503, 6),
     CaptureGap: (410, 5),
