@@ -272,7 +272,7 @@ class App(Together):
     def _declare_view(self, lane: KeyedLane, *, max_rows: int | None, max_bytes: int | None) -> View:
         plan = lane.plan
         spec = ViewSpec(lane.name, plan.sql, plan.schema, plan.key, lane.inputs)
-        view = View(spec, lambda: self._running.open_store(lane.name), self._source)
+        view = View(spec, lambda: self._running.open_store(lane.name), self._served_from)
         self._declare(lane, view, start="start", max_rows=max_rows, max_bytes=max_bytes)
         return view
 

@@ -61,10 +61,10 @@ class Together:
         from headwater.serve.snapshot import snapshot
 
         named = [self._view(name) for name in dict.fromkeys([views] if isinstance(views, str) else views)]
-        return snapshot(self.log, self._source.lookup, named, timeout_s=timeout_s)
+        return snapshot(self.log, self._served_from.lookup, named, timeout_s=timeout_s)
 
     @cached_property
-    def _source(self) -> Source:
+    def _served_from(self) -> Source:
         """Where views find their versions."""
         running = self._running
 
@@ -73,7 +73,10 @@ class Together:
                 next(each for each in running.versions.of(made.name) if each.version == made.version)
             )
 
-        return Source(self.log, VersionLookup(self.log, running.folder), opened)
+        def declared() -> dict[str, tuple[str, ...]]:
+            return {name: each.lane.inputs for name, each in running.derived.items()}
+
+        return Source(self.log, VersionLookup(self.log, running.folder, declared=declared), opened)
 
     def _view(self, name: str) -> View:
         if name not in self._running.views:
