@@ -11,6 +11,8 @@ from headwater.log.spec import NAME
 Tables = Sequence[str] | Mapping[str, str]
 """Names of tables, or `{table: topic}`; `sales.*` are all tables of a schema."""
 
+MYSQL = ("mysql://", "mariadb://")
+
 
 @dataclass(frozen=True)
 class CaptureSettings:
@@ -41,10 +43,10 @@ class CaptureSpec:
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
             raise BadName(name=self.name, kind="capture")
-        if not self.url.startswith(("postgresql://", "postgres://", "sqlite:")):
+        if not self.url.startswith(("postgresql://", "postgres://", *MYSQL, "sqlite:")):
             raise BadCapture(
                 what=f"capture {self.name!r}: no database that can be captured",
-                do="Give an address: postgresql://USER:PASSWORD@HOST/DATABASE, or sqlite:PATH",
+                do="Give an address: postgresql://USER:PASSWORD@HOST/DATABASE, mysql://... or sqlite:PATH",
             )
         if not self.tables:
             raise BadCapture(what=f"capture {self.name!r} has no tables", do="Say tables=['users', ...]")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headwater.capture.appender import position_in
-from headwater.capture.position import lsn_text
+from headwater.capture.position import position_text
 from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
@@ -67,12 +67,12 @@ def status(log: LogUrl = LOG, as_json: Json = False) -> None:
         state = State(opened, name)
         state.load()
         position = position_in(opened, name)
-        pieces = state.get("pieces") or []
+        pieces, source = state.get("pieces") or [], state.get("source")
         rows.append(
             {
                 "capture": name,
-                "slot": (state.get("source") or {}).get("name"),
-                "position": lsn_text(position.end) if position is not None else None,
+                "slot": (source or {}).get("name"),
+                "position": position_text(source, position.end) if position is not None else None,
                 "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
                 "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
             }

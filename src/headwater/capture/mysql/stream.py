@@ -1,0 +1,264 @@
+"""The stream of changes: whole transactions, appended in the order of their commits.
+
+1  Events come one by one (`wire`); row images are kept (`changes`) until their transaction has ended.
+2  Transactions that have ended become one append, with the place where the last one ends: as soon as nothing more has
+   come, or enough has.
+3  A transaction that is larger than a round is staged round by round, in files that nothing lists, and appended when
+   it commits. If the connection breaks before, the files are garbage and it comes again.
+4  A statement that alters captured tables ends the stream: they are compared with their topics before it goes on.
+5  When nothing is captured, an empty append now and then moves the position: a heartbeat.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+from pymysql.constants import ER
+from pymysqlreplication import event as events
+from pymysqlreplication import row_event
+
+from headwater.capture.appender import Appender
+from headwater.capture.mysql.binlog import Binlog, place
+from headwater.capture.mysql.changes import Changes
+from headwater.capture.mysql.connection import code_of, shown, translated, user_of
+from headwater.capture.mysql.relations import Relations
+from headwater.capture.mysql.statements import TableName, read_statement
+from headwater.capture.mysql.wire import Events
+from headwater.capture.position import SourcePosition, binlog_text
+from headwater.errors import CaptureGap, SourceRefused
+
+GATHER_S = 0.1
+"""So long transactions that come one upon the other are gathered."""
+BETWEEN_S = 0.1
+STANDALONE = 1
+"""The flag of a MariaDB transaction that is one statement, without an end of its own."""
+INCIDENT = 26
+UNREADABLE = {
+    18: "binlog_format = ROW",
+    39: "binlog_row_value_options = ''",
+    40: "binlog_transaction_compression = OFF",
+    **dict.fromkeys(range(165, 172), "log_bin_compress = OFF"),
+}
+"""Types of events that change rows in a way that is not read here, and what makes the server not write them."""
+
+
+class _Stopped(Exception):
+    """Amid a transaction."""
+
+
+class Stream:
+    def __init__(
+        self, url: str, number: int, capture: str, appender: Appender, relations: Relations, changes: Changes,
+        *, heartbeat_s: float,
+    ) -> None:  # fmt: skip
+        self._url = url
+        self._number = number
+        self._capture = capture
+        self._appender = appender
+        self._relations = relations
+        self._changes = changes
+        self._heartbeat_s = heartbeat_s
+        self._binlog = Binlog.from_json(appender.state.get("source"))
+        self._file = ""
+        self._inside = False
+        """Of a transaction."""
+        self._ended = 0
+        """Where the last transaction ends that is not appended yet."""
+        self._kept = 0
+        """Events of rows before this transaction."""
+        self._transaction = ""
+        self._prepared: set[str] = set()
+        """Two-phase transactions that concern no table of ours."""
+        self._since = self._beat_at = self._between_at = time.monotonic()
+        self._stop = threading.Event()
+        self.heard = 0
+        """Up to here the server has told everything, and it is appended."""
+
+    def run(self, stopped: threading.Event, between: Callable[[], None]) -> None:
+        """Until stopped, the connection breaks, or tables were altered, which `comparing` in the state then tells.
+        `between` is called between transactions, several times a second."""
+        self._stop = stopped
+        file, offset = binlog_text(self._binlog.name, self._appender.position.end).rsplit(":", 1)
+        self._file, self._inside, self._ended = file, False, 0
+        self._changes.forget()
+        try:
+            with closing(Events(self._url, self._number, file, int(offset), self._keep)) as stream:
+                while not stopped.is_set():
+                    altered = self._take(stream.next(), pending=stream.pending)
+                    if altered:
+                        return
+                    if not self._inside and not self._changes.any and time.monotonic() - self._between_at > BETWEEN_S:
+                        self._between_at = time.monotonic()
+                        self._beat()
+                        between()
+        except _Stopped:
+            return
+        except pymysql.MySQLError as error:
+            if code_of(error) == ER.MASTER_FATAL_ERROR_READING_BINLOG:
+                raise self._gap(f"the server cannot send its binlog from there ({error.args[-1]})") from error
+            grant = f"GRANT REPLICATION SLAVE ON *.* TO {user_of(self._url)};"
+            raise translated(error, self._url, grant=grant) from error
+
+    def _keep(self, event: bytes) -> bool:
+        kept = self._changes.keep(event, place(self._file, int.from_bytes(event[14:18], "little")))
+        if kept and self._changes.large:
+            if self._stop.is_set():
+                raise _Stopped
+            self._changes.stage()
+        return kept
+
+    def _take(self, event: Any, *, pending: bool) -> bool:
+        """Whether tables were altered."""
+        end = int(event.packet.log_pos)
+        altered = False
+        if isinstance(event, row_event.TableMapEvent):
+            self._changes.learn(event)
+        elif isinstance(event, events.RotateEvent):
+            self._rotate(event)
+        elif isinstance(event, events.FormatDescriptionEvent):
+            self._format(event)
+        elif isinstance(event, events.MariadbGtidEvent):
+            self._begin(inside=not event.flags & STANDALONE)
+        elif isinstance(event, events.XidEvent):
+            self._commit(end)
+        elif isinstance(event, events.XAPrepareEvent):
+            self._prepare(event, end)
+        elif isinstance(event, events.QueryEvent):
+            altered = self._statement(event, end)
+        elif isinstance(event, events.NotImplementedEvent | events.ExecuteLoadQueryEvent):
+            self._refuse_unreadable(event.event_type)
+        if not self._inside:
+            if self._ended and (not pending or altered or time.monotonic() - self._since > GATHER_S):
+                self._append()
+            if end and not self._changes.any:
+                self.heard = max(self.heard, place(self._file, end))
+        return altered
+
+    # --- transactions ---
+
+    def _begin(self, *, inside: bool) -> None:
+        self._inside, self._kept = inside, self._changes.kept
+
+    def _prepare(self, event: Any, end: int) -> None:
+        """The first phase of two: what it changes is told here, whether it is to be true only later."""
+        if not event.one_phase:
+            if self._changes.kept > self._kept:
+                raise self._gap("a transaction was prepared there (XA PREPARE), and whether it commits is told later")
+            self._prepared.add(self._transaction)
+        self._commit(end)
+
+    def _commit(self, end: int) -> None:
+        self._inside = False
+        here = place(self._file, end)
+        if here <= max(self._appender.position.end, self._ended):
+            raise self._gap(f"{self._file} has grown past 4 GB, where places in it are told wrongly")
+        if not self._ended:
+            self._since = time.monotonic()
+        self._ended = here
+
+    def _append(self) -> None:
+        """Step 2."""
+        if self._changes.any:
+            parts = self._changes.give()
+            self._appender.append(parts, self._position(self._ended, sum(part.rows for part in parts)))
+            self._beat_at = time.monotonic()
+        self.heard = max(self.heard, self._ended)
+        self._ended = 0
+
+    def _position(self, end: int, rows: int) -> SourcePosition:
+        return SourcePosition(end, end, rows)
+
+    def _beat(self) -> None:
+        """Step 5. All that the server had to tell up to `heard` is appended."""
+        now = time.monotonic()
+        if self.heard > self._appender.position.end and now - self._beat_at >= self._heartbeat_s:
+            self._appender.append([], self._position(self.heard, 0))
+            self._beat_at = now
+
+    # --- other events ---
+
+    def _rotate(self, event: Any) -> None:
+        self._file = str(event.next_binlog)
+        if event.timestamp:
+            self._changes.forget_tables()
+
+    def _format(self, event: Any) -> None:
+        """The first event of a file, told again wherever the stream begins in it."""
+        created, known = int(event.timestamp), self._binlog
+        if place(self._file, 0) == self._appender.position.end >> 32 << 32:
+            if known.created != created:
+                raise self._gap(f"{self._file} is not the file that it was: somebody has begun the binlog anew")
+            return
+        if self._ended:
+            self._append()
+        self._binlog = replace(known, created=created)
+        here = self._position(place(self._file, 4), 0)
+        self._appender.append([], here, source=self._binlog.as_json())
+
+    def _statement(self, event: Any, end: int) -> bool:
+        """Step 4."""
+        database = event.schema.decode() if isinstance(event.schema, bytes) else str(event.schema)
+        told = read_statement(str(event.query), database, self._relations.captured)
+        if told.meaning == "begin":
+            self._begin(inside=True)
+        elif told.meaning == "commit":
+            self._commit(end)
+        elif told.meaning == "prepared":
+            return self._second_phase(str(event.query), end)
+        elif told.meaning == "rows" and (told.tables or database in {of for of, _ in self._relations.captured}):
+            raise self._gap(
+                f"at {binlog_text(self._binlog.name, place(self._file, end))} a statement stands in the binlog instead "
+                f"of its rows, because a session has set binlog_format: {str(event.query)[:80]!r}"
+            )
+        elif told.meaning in ("alter", "truncate") and told.tables:
+            return self._altered(told.tables, end, emptied=told.meaning == "truncate")
+        elif not self._inside:
+            self._commit(end)
+        return False
+
+    def _second_phase(self, query: str, end: int) -> bool:
+        """XA END names the transaction before it is prepared, XA COMMIT or ROLLBACK after."""
+        _, word, name = query.split(None, 2)
+        if word.upper() == "END":
+            self._transaction = name
+            return False
+        harmless = word.upper() == "ROLLBACK" or name in self._prepared
+        self._prepared.discard(name)
+        if not harmless:  # prepared before this run: nobody knows what it has changed
+            return self._altered(tuple(self._relations.captured), end, emptied=False)
+        self._commit(end)
+        return False
+
+    def _altered(self, tables: tuple[TableName, ...], end: int, *, emptied: bool) -> bool:
+        if self._ended:
+            self._append()
+        here = place(self._file, end)
+        if emptied:
+            self._changes.take_away(tables, here)
+        parts = self._changes.give()
+        names = [known.table.name for known in map(self._relations.of, tables) if known is not None]
+        state = {} if emptied else {"comparing": sorted({*(self._appender.state.get("comparing") or []), *names})}
+        self._appender.append(parts, self._position(here, sum(part.rows for part in parts)), **state)
+        return not emptied
+
+    # --- what cannot be ---
+
+    def _gap(self, why: str) -> CaptureGap:
+        here = binlog_text(self._binlog.name, self._appender.position.end)
+        return CaptureGap(capture=self._capture, why=why, position=here)
+
+    def _refuse_unreadable(self, kind: int) -> None:
+        if kind == INCIDENT:
+            raise self._gap("the server says in its binlog that it has lost changes")
+        if kind in UNREADABLE:
+            raise SourceRefused(
+                source=shown(self._url),
+                why=f"its binlog has events of type {kind}, which are not read",
+                statement=f"SET GLOBAL {UNREADABLE[kind]};  -- then headwater capture resnapshot {self._capture} --all",
+            )

@@ -1,0 +1,163 @@
+"""The connection that mysql-replication reads the binlog from.
+
+It logs in, registers and asks for the stream through pymysql and mysql-replication, which also read every event that is
+rare. Row images, and descriptions of tables that are known, do not reach it: it would make a dict of every row.
+"""
+
+from __future__ import annotations
+
+import select
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pymysql
+from pymysql.protocol import MysqlPacket
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import FormatDescriptionEvent
+
+from headwater.capture.mysql.connection import READ_S, Connection, settings_of, shown
+from headwater.errors import SourceLost
+
+HEARTBEAT_S = 0.2
+"""How often the server says that there is nothing new."""
+RECEIVED_BYTES = 1 << 20
+PART_BYTES = 0xFFFFFF
+"""A packet of this size goes on in the next."""
+COMMANDS = (0x12, 0x1E)
+"""Those that begin a stream of the binlog."""
+HEADER = 20
+"""An OK byte; uint32 time, uint8 type, uint32 server, uint32 size, uint32 where it ends, uint16 flags."""
+CHECKSUM = 4
+
+Keep = Callable[[bytes], bool]
+"""Told of each event as it comes, from its OK byte to before its checksum; whether it is dealt with."""
+
+
+class Wire(pymysql.Connection):  # type: ignore[misc]
+    def __init__(self, keep: Keep, *, source: str, **settings: Any) -> None:
+        self._keep = keep
+        self._source = source
+        self._streams = False
+        self._data = b""
+        self._at = 0
+        super().__init__(**settings)
+        self._checked = self._has_checksums()
+
+    def _has_checksums(self) -> bool:
+        with self.cursor() as cursor:
+            cursor.execute("SELECT @@global.binlog_checksum")
+            row = cursor.fetchone()
+            return row is not None and str(row[0]).upper() != "NONE"
+
+    @property
+    def pending(self) -> bool:
+        """Whether more has come."""
+        if self._at < len(self._data):
+            return True
+        waiting = getattr(self._sock, "pending", None)  # with TLS
+        return bool(waiting is not None and waiting()) or bool(select.select([self._sock], [], [], 0)[0])
+
+    def _write_bytes(self, data: bytes) -> None:
+        super()._write_bytes(data)
+        self._streams = self._streams or (len(data) > 4 and data[4] in COMMANDS)
+
+    def _read_packet(self, packet_type: type[MysqlPacket] = MysqlPacket) -> MysqlPacket:
+        if not self._streams:
+            return super()._read_packet(packet_type)
+        while True:
+            body = self._next_packet()
+            if body[0] == 0 and self._keep(self._event(body)):
+                continue
+            packet = packet_type(body, self.encoding)
+            if packet.is_error_packet():
+                packet.raise_for_error()
+            return packet
+
+    def _event(self, body: bytes) -> bytes:
+        if not self._checked:
+            return body
+        if zlib.crc32(memoryview(body)[1:-CHECKSUM]) != int.from_bytes(body[-CHECKSUM:], "little"):
+            raise SourceLost(source=self._source, why="an event of the binlog came with a wrong checksum")
+        return body[:-CHECKSUM]
+
+    def _next_packet(self) -> bytes:
+        parts = []
+        while True:
+            size = int.from_bytes(self._take(4)[:3], "little")
+            parts.append(self._take(size))
+            if size < PART_BYTES:
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _take(self, size: int) -> bytes:
+        at = self._at
+        if len(self._data) - at < size:
+            chunks, missing = [self._data[at:]], size - (len(self._data) - at)
+            while missing > 0:
+                chunks.append(self._receive())
+                missing -= len(chunks[-1])
+            self._data, at = b"".join(chunks), 0
+        self._at = at + size
+        return self._data[at : at + size]
+
+    def _receive(self) -> bytes:
+        try:
+            more: bytes = self._sock.recv(RECEIVED_BYTES)
+        except OSError as error:
+            raise SourceLost(source=self._source, why=f"the connection broke ({error})") from error
+        if not more:
+            raise SourceLost(source=self._source, why="the server closed the connection")
+        return more
+
+
+class Events:
+    """The stream from a place on: `next` gives what `keep` does not keep."""
+
+    def __init__(self, url: str, number: int, file: str, offset: int, keep: Keep) -> None:
+        self._url = url
+        self._keep = keep
+        self._wire: Wire | None = None
+        settings = {**settings_of(url), "read_timeout": READ_S}
+        self._reader = BinLogStreamReader(
+            connection_settings=settings,
+            ctl_connection_settings=dict(settings),
+            server_id=number,
+            log_file=file,
+            log_pos=offset,
+            resume_stream=True,
+            blocking=True,
+            filter_non_implemented_events=False,
+            slave_heartbeat=HEARTBEAT_S,
+            pymysql_wrapper=self._connect,
+            enable_logging=False,
+        )
+
+    def _connect(self, **settings: Any) -> Connection:
+        """The first is for the stream, the second for what mysql-replication asks beside it."""
+        database = settings.pop("db", settings["database"])
+        given = {**settings, "database": database}
+        if self._wire is not None:
+            return pymysql.Connection(**given)
+        self._wire = Wire(self._keep, source=shown(self._url), **given)
+        return self._wire
+
+    @property
+    def pending(self) -> bool:
+        return self._wire is not None and self._wire.pending
+
+    def next(self) -> Any:
+        """mysql-replication's event."""
+        return self._reader.fetchone()
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def begun(url: str, number: int, file: str, offset: int) -> int:
+    """When the server began this file, in its own words; also whether it lets us read it at all."""
+    with closing(Events(url, number, file, offset, lambda event: False)) as stream:
+        while True:
+            event = stream.next()
+            if isinstance(event, FormatDescriptionEvent):
+                return int(event.timestamp)
