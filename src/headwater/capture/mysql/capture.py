@@ -156,8 +156,10 @@ class MysqlCapture:
             raise translated(error, self.spec.url) from error
 
     def reached(self, goal: int) -> bool:
+        """A table that was altered is not, until it has been compared."""
         standing = self._standing
-        return standing.phase == "streaming" and max(standing.heard, standing.position.end) >= goal
+        there = max(standing.heard, standing.position.end) >= goal
+        return there and standing.phase == "streaming" and not self._appender.state.get("comparing")
 
     def status(self) -> CaptureStatus:
         standing = self._standing

@@ -40,10 +40,11 @@ def _pieces(connection: Connection, url: str) -> Iterator[tuple[Bytes, int]]:
         data[: len(rest)] = rest
         filled, rows, end, after = len(rest), 0, 0, 0
         while filled < len(data) and after == 0:
-            size = reader.readinto1(data.data[filled:])
-            if size == 0:
+            come = reader.read1(len(data) - filled)  # not `readinto1`, which waits for more than is buffered
+            if not come:
                 raise SourceLost(source=shown(url), why="the server closed the connection amid a result")
-            filled += size
+            data[filled : filled + len(come)] = np.frombuffer(come, np.uint8)
+            filled += len(come)
             more, end, after = count_rows(data, end, filled)
             rows += more
         if after == FAILED:

@@ -6,7 +6,6 @@ import json
 import socket
 import uuid
 from collections.abc import Callable, Sequence
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -88,7 +87,9 @@ def decimal_text(precision: int, scale: int) -> Callable[[bytes], str]:
         for digits in sizes:
             width = int(DIGIT_BYTES[digits])
             number, at = number * 10**digits + int.from_bytes(rest[at : at + width], "big"), at + width
-        return format(Decimal(-number if negative else number).scaleb(-scale), "f")
+        text = str(number).rjust(scale + 1, "0")
+        sign = "-" if negative else ""
+        return f"{sign}{text[: len(text) - scale]}.{text[len(text) - scale :]}" if scale else sign + text
 
     return read
 
