@@ -70,6 +70,10 @@ def connect(url: str) -> Connection:
         return pymysql.Connection(**settings_of(url))
     except pymysql.MySQLError as error:
         raise translated(error, url) from error
+    except RuntimeError as error:  # MySQL's own way of login, without TLS
+        raise BadCapture(
+            what=f"{shown(url)}: {error}", do="Install it: pip install cryptography; or connect with TLS: ?ssl_ca=PATH"
+        ) from None
 
 
 def ask(connection: Connection, statement: str, given: tuple[Any, ...] = ()) -> Rows:

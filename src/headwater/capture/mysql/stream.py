@@ -65,7 +65,7 @@ class Stream:
         self._changes = changes
         self._heartbeat_s = heartbeat_s
         self._binlog = Binlog.from_json(appender.state.get("source"))
-        self._file = ""
+        self._file, self._file_place = "", 0
         self._inside = False
         """Of a transaction."""
         self._ended = 0
@@ -85,7 +85,7 @@ class Stream:
         `between` is called between transactions, several times a second."""
         self._stop = stopped
         file, offset = binlog_text(self._binlog.name, self._appender.position.end).rsplit(":", 1)
-        self._file, self._inside, self._ended = file, False, 0
+        self._file, self._file_place, self._inside, self._ended = file, place(file, 0), False, 0
         self._changes.forget()
         try:
             with closing(Events(self._url, self._number, file, int(offset), self._keep)) as stream:
@@ -106,7 +106,7 @@ class Stream:
             raise translated(error, self._url, grant=grant) from error
 
     def _keep(self, event: bytes) -> bool:
-        kept = self._changes.keep(event, place(self._file, int.from_bytes(event[14:18], "little")))
+        kept = self._changes.keep(event, self._file_place | int.from_bytes(event[14:18], "little"))
         if kept and self._changes.large:
             if self._stop.is_set():
                 raise _Stopped
@@ -185,6 +185,7 @@ class Stream:
 
     def _rotate(self, event: Any) -> None:
         self._file = str(event.next_binlog)
+        self._file_place = place(self._file, 0)
         if event.timestamp:
             self._changes.forget_tables()
 
@@ -217,6 +218,8 @@ class Stream:
                 f"of its rows, because a session has set binlog_format: {str(event.query)[:80]!r}"
             )
         elif told.meaning in ("alter", "truncate") and told.tables:
+            if self._inside:
+                raise self._gap(f"table {told.tables[0][1]!r} was made anew there, with its rows (CREATE ... SELECT)")
             return self._altered(told.tables, end, emptied=told.meaning == "truncate")
         elif not self._inside:
             self._commit(end)
