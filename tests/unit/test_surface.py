@@ -31,6 +31,8 @@ HEAVY = {
     "duckdb": {"process"},
     "numba": {"capture"},
     "psycopg": {"capture"},
+    "pymysql": {"capture"},
+    "pymysqlreplication": {"capture"},
 }
 FAMILIES = (
     errors.HeadwaterError,

@@ -22,7 +22,7 @@ def capture_of(spec: CaptureSpec, log: Log) -> Capture:
 
         return PostgresCapture(spec, log)
     except ModuleNotFoundError as error:
-        extra = "mysql" if spec.url.startswith(MYSQL) else "postgres"
+        extra = "mysql,postgres" if spec.url.startswith(MYSQL) else "postgres"
         raise BadCapture(
             what=f"such a database is captured with the package {error.name!r}, which is not installed",
             do=f"Install it: pip install 'headwater[{extra}]'",
