@@ -173,6 +173,28 @@ def test_a_resnapshot_mends_a_topic_while_the_stream_goes_on(shop: Database, mon
     assert_same(shop.log, shop.url, "users", "orders")
 
 
+def test_files_of_the_binlog_with_and_without_checksums(shop: Database) -> None:
+    shop.run("CREATE TABLE sizes (id int PRIMARY KEY, size enum('s', 'm'))", "SET GLOBAL binlog_checksum = 'NONE'")
+    try:
+        first = shop.capture(["users", "sizes"])
+        shop.caught_up(first)
+        shop.run("INSERT INTO sizes VALUES (1, 's'), (2, 'm')", "UPDATE users SET name = 'no checksum' WHERE id < 50")
+        shop.caught_up(first)
+        first.stop()
+        shop.run(
+            "DELETE FROM users WHERE id < 20", "SET GLOBAL binlog_checksum = 'CRC32'", "UPDATE sizes SET size = 's'"
+        )
+        second = shop.capture(["users", "sizes"])
+        shop.caught_up(second)
+        shop.run("SET GLOBAL binlog_checksum = 'NONE'", "DELETE FROM users WHERE id < 30")
+        shop.caught_up(second)
+    finally:
+        shop.run("SET GLOBAL binlog_checksum = 'CRC32'")
+    shop.run("DELETE FROM users WHERE id < 40")
+    shop.caught_up(second)
+    assert_same(shop.log, shop.url, "users", "sizes")
+
+
 def test_a_table_by_pattern_and_one_of_another_database(shop: Database) -> None:
     shop.run(f"CREATE DATABASE {shop.name}_more", f"CREATE TABLE {shop.name}_more.extra (id int PRIMARY KEY)")
     shop.run(f"INSERT INTO {shop.name}_more.extra VALUES (1), (2)")

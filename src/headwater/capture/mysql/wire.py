@@ -29,7 +29,9 @@ COMMANDS = (0x12, 0x1E)
 """Those that begin a stream of the binlog."""
 HEADER = 20
 """An OK byte; uint32 time, uint8 type, uint32 server, uint32 size, uint32 where it ends, uint16 flags."""
-CHECKSUM = 4
+CHECKSUM, CRC32 = 4, 1
+"""Its bytes, and what the event that describes the format calls it."""
+ROTATE, FORMAT = 4, 15
 
 Keep = Callable[[bytes], bool]
 """Told of each event as it comes, from its OK byte to before its checksum; whether it is dealt with."""
@@ -42,10 +44,13 @@ class Wire(pymysql.Connection):  # type: ignore[misc]
         self._streams = False
         self._data = b""
         self._at = 0
+        self._checked: bool | None = None
+        """Whether events of this file have checksums."""
         super().__init__(**settings)
-        self._checked = self._has_checksums()
+        self._awaited = self._awaits_checksums()
 
-    def _has_checksums(self) -> bool:
+    def _awaits_checksums(self) -> bool:
+        """What mysql-replication takes for granted, of all files: the server's setting of now."""
         with self.cursor() as cursor:
             cursor.execute("SELECT @@global.binlog_checksum")
             row = cursor.fetchone()
@@ -68,19 +73,33 @@ class Wire(pymysql.Connection):  # type: ignore[misc]
             return super()._read_packet(packet_type)
         while True:
             body = self._next_packet()
-            if body[0] == 0 and self._keep(self._event(body)):
-                continue
+            if body[0] == 0:
+                event = self._event(body)
+                if self._keep(event):
+                    continue
+                body = body if event[5] == FORMAT else self._as_awaited(event)
             packet = packet_type(body, self.encoding)
             if packet.is_error_packet():
                 packet.raise_for_error()
             return packet
 
     def _event(self, body: bytes) -> bytes:
-        if not self._checked:
-            return body
-        if zlib.crc32(memoryview(body)[1:-CHECKSUM]) != int.from_bytes(body[-CHECKSUM:], "little"):
+        """Checked, and without its checksum. The event that describes a file's format says whether there are any; for
+        the one that names the file, which comes before, it is tried."""
+        right = zlib.crc32(memoryview(body)[1:-CHECKSUM]) == int.from_bytes(body[-CHECKSUM:], "little")
+        if body[5] == FORMAT:
+            self._checked = body[-CHECKSUM - 1] == CRC32
+        checked = right if self._checked is None else self._checked
+        if checked and not right:
             raise SourceLost(source=self._source, why="an event of the binlog came with a wrong checksum")
-        return body[:-CHECKSUM]
+        if body[5] == ROTATE:
+            self._checked = None
+        return body[:-CHECKSUM] if checked else body
+
+    def _as_awaited(self, event: bytes) -> bytes:
+        """For mysql-replication, which also takes it that four bytes stand behind every description of a table."""
+        size = len(event) - 1 + (CHECKSUM if self._awaited else 0)
+        return event[:10] + size.to_bytes(4, "little") + event[14:] + bytes(CHECKSUM)
 
     def _next_packet(self) -> bytes:
         parts = []
