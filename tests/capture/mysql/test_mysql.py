@@ -95,9 +95,12 @@ def test_a_transaction_over_two_tables_is_one_append(shop: Database) -> None:
 
 
 def test_a_stop_in_between_and_a_new_file_of_the_binlog(shop: Database) -> None:
-    first = shop.capture(["users", "orders"])
+    first = shop.capture(["users", "orders"], heartbeat_s=0.01)
     shop.caught_up(first)
-    shop.run("INSERT INTO users (id) VALUES (10000)", "FLUSH BINARY LOGS", "INSERT INTO users (id) VALUES (10001)")
+    for number in range(3):
+        shop.run(f"INSERT INTO users (id) VALUES ({10000 + number})", "FLUSH BINARY LOGS")
+        shop.caught_up(first)
+    shop.run("INSERT INTO users (id) VALUES (10010)")
     shop.caught_up(first)
     first.stop()
     shop.run("FLUSH BINARY LOGS", "INSERT INTO users (id) SELECT seq FROM seq_20000_to_23000", "DELETE FROM orders")

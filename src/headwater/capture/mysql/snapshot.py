@@ -176,6 +176,7 @@ class Snapshot:
         except BaseException as error:  # noqa: BLE001 whatever it is, the thread that waits raises it
             results.put(error)
         finally:
+            close([(connection, seen)])  # at once: an ALTER that waits for it makes the other workers wait
             results.put(None)
 
     def _piece(self, connection: Connection, piece: Piece) -> list[Part]:

@@ -29,13 +29,15 @@ from headwater.capture.mysql.changes import Changes
 from headwater.capture.mysql.connection import code_of, shown, translated, user_of
 from headwater.capture.mysql.relations import Relations
 from headwater.capture.mysql.statements import TableName, read_statement
-from headwater.capture.mysql.wire import Events
+from headwater.capture.mysql.wire import HEADER, Events
 from headwater.capture.position import SourcePosition, binlog_text
 from headwater.errors import CaptureGap, SourceRefused
 
 GATHER_S = 0.1
 """So long transactions that come one upon the other are gathered."""
 BETWEEN_S = 0.1
+XID, MARIADB_GTID, GTIDS = 16, 162, (33, 34)
+"""Types of events: the end of a transaction, and its beginning, on MariaDB and MySQL."""
 STANDALONE = 1
 """The flag of a MariaDB transaction that is one statement, without an end of its own."""
 INCIDENT = 26
@@ -49,7 +51,7 @@ UNREADABLE = {
 
 
 class _Stopped(Exception):
-    """Amid a transaction."""
+    """From within `Events.next`."""
 
 
 class Stream:
@@ -77,6 +79,8 @@ class Stream:
         """Two-phase transactions that concern no table of ours."""
         self._since = self._beat_at = self._between_at = time.monotonic()
         self._stop = threading.Event()
+        self._pending: Callable[[], bool] = lambda: False
+        self._between: Callable[[], None] = lambda: None
         self.heard = 0
         """Up to here the server has told everything, and it is appended."""
 
@@ -89,14 +93,9 @@ class Stream:
         self._changes.forget()
         try:
             with closing(Events(self._url, self._number, file, int(offset), self._keep)) as stream:
-                while not stopped.is_set():
-                    altered = self._take(stream.next(), pending=stream.pending)
-                    if altered:
-                        return
-                    if not self._inside and not self._changes.any and time.monotonic() - self._between_at > BETWEEN_S:
-                        self._between_at = time.monotonic()
-                        self._beat()
-                        between()
+                self._pending, self._between = (lambda: stream.pending), between
+                while not stopped.is_set() and not self._take(stream.next()):
+                    pass
         except _Stopped:
             return
         except pymysql.MySQLError as error:
@@ -106,14 +105,42 @@ class Stream:
             raise translated(error, self._url, grant=grant) from error
 
     def _keep(self, event: bytes) -> bool:
-        kept = self._changes.keep(event, self._file_place | int.from_bytes(event[14:18], "little"))
-        if kept and self._changes.large:
-            if self._stop.is_set():
-                raise _Stopped
-            self._changes.stage()
-        return kept
+        """What comes with every transaction is dealt with here, past mysql-replication."""
+        kind, end = event[5], int.from_bytes(event[14:18], "little")
+        if kind == XID:
+            self._commit(end)
+            self._settle(end)
+        elif kind == MARIADB_GTID:
+            self._begin(inside=not event[HEADER + 12] & STANDALONE)
+        elif kind not in GTIDS:
+            kept = self._changes.keep(event, self._file_place | end)
+            if kept and self._changes.large:
+                self._refuse_to_go_on()
+                self._changes.stage()
+            return kept
+        return True
 
-    def _take(self, event: Any, *, pending: bool) -> bool:
+    def _settle(self, end: int) -> None:
+        """After an event: what has ended is appended, unless more is coming; then others have their turn."""
+        if self._inside:
+            return
+        if self._ended and (not self._pending() or time.monotonic() - self._since > GATHER_S):
+            self._append()
+        if self._changes.any:
+            return
+        if end:
+            self.heard = max(self.heard, self._file_place | end)
+        if time.monotonic() - self._between_at > BETWEEN_S:
+            self._between_at = time.monotonic()
+            self._beat()
+            self._between()
+            self._refuse_to_go_on()
+
+    def _refuse_to_go_on(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+
+    def _take(self, event: Any) -> bool:
         """Whether tables were altered."""
         end = int(event.packet.log_pos)
         altered = False
@@ -121,23 +148,17 @@ class Stream:
             self._changes.learn(event)
         elif isinstance(event, events.RotateEvent):
             self._rotate(event)
+            end = 0  # it is of the file before
         elif isinstance(event, events.FormatDescriptionEvent):
             self._format(event)
-        elif isinstance(event, events.MariadbGtidEvent):
-            self._begin(inside=not event.flags & STANDALONE)
-        elif isinstance(event, events.XidEvent):
-            self._commit(end)
         elif isinstance(event, events.XAPrepareEvent):
             self._prepare(event, end)
         elif isinstance(event, events.QueryEvent):
             altered = self._statement(event, end)
         elif isinstance(event, events.NotImplementedEvent | events.ExecuteLoadQueryEvent):
             self._refuse_unreadable(event.event_type)
-        if not self._inside:
-            if self._ended and (not pending or altered or time.monotonic() - self._since > GATHER_S):
-                self._append()
-            if end and not self._changes.any:
-                self.heard = max(self.heard, place(self._file, end))
+        if not altered:
+            self._settle(end)
         return altered
 
     # --- transactions ---
