@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +20,7 @@ from headwater.testing.mariadb import MariadbServer
 from tests.capture.mysql.conftest import need_mariadb
 from tests.capture.mysql.load import TABLES, Load
 from tests.capture.mysql.replay import assert_same
-from tests.capture.test_killed import APP, KILLS, MOST_STEPS, SEED, Captured, appends
+from tests.capture.test_killed import APP, CLI, KILLS, MOST_STEPS, SEED, Captured, appends
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +70,10 @@ def test_topics_are_the_tables_after_kills_of_capture_and_server(
     captured.finish()
 
     assert_same(log, url, "accounts", "branches")
+    told = subprocess.run(
+        [sys.executable, "-c", CLI, "capture", "status", "--log", log.url, "--json"], capture_output=True, check=True
+    )
+    assert re.fullmatch(r"binlog\.\d{6}:\d+", json.loads(told.stdout)[0]["position"])
     assert load.committed > KILLS
     assert os.listdir(server.data).count("binlog.000001") == 1
     log.close()

@@ -11,7 +11,7 @@ from headwater.capture.mysql.connection import settings_of
 from headwater.capture.runner import Capturing
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.state import ask
-from headwater.errors import BadCapture, CaptureGap, SourceLost, SourceRefused, TableChanged
+from headwater.errors import BadCapture, CaptureGap, Fenced, SourceLost, SourceRefused, TableChanged
 from headwater.testing.mariadb import MariadbServer
 from tests.capture.mysql.conftest import Database, need_mariadb
 from tests.capture.mysql.replay import assert_same
@@ -155,10 +155,12 @@ def test_a_binlog_that_was_begun_anew_and_another_server_are_gaps(log: hw.Log, u
     """Files of the same names, as long as those that were captured: only their beginnings tell."""
     need_mariadb()
 
-    def run(server: MariadbServer, *statements: str) -> None:
+    def run(server: MariadbServer, *statements: str) -> int:
+        """The moment, by the server's clock, which tells seconds apart."""
         with pymysql.connect(**settings_of(server.url())) as connection, connection.cursor() as cursor:
-            for statement in statements:
+            for statement in [*statements, "SELECT unix_timestamp()"]:
                 cursor.execute(statement)
+            return int((cursor.fetchone() or (0,))[0])
 
     def tried(server: MariadbServer) -> hw.errors.HeadwaterError | None:
         capturing = Capturing(MysqlCapture(CaptureSpec("c", server.url(), {"items": "items"}), log), print)
@@ -174,11 +176,12 @@ def test_a_binlog_that_was_begun_anew_and_another_server_are_gaps(log: hw.Log, u
 
     made = "CREATE TABLE items (id int PRIMARY KEY, name varchar(3000)) ENGINE = InnoDB"
     with MariadbServer() as server, MariadbServer({"server-id": "2"}) as other:
-        run(server, made)
+        begun = run(server, made)
         run(other, made)
         assert tried(server) is None
         assert "another server" in str(tried(other))
-        run(server, "DO SLEEP(1.1)", "RESET MASTER", "INSERT INTO items SELECT seq, repeat('x', 3000) FROM seq_1_to_50")
+        until(lambda: run(server) > begun, what="another second")  # type: ignore[operator]
+        run(server, "RESET MASTER", "INSERT INTO items SELECT seq, repeat('x', 3000) FROM seq_1_to_50")
         refused = tried(server)
     assert isinstance(refused, CaptureGap)
     assert "somebody has begun the binlog anew" in str(refused)
@@ -201,6 +204,22 @@ def test_a_statement_instead_of_its_rows_and_a_prepared_transaction_are_gaps(ite
     items.run("XA COMMIT 'x'")
     ask(items.log, items.name, ["*"])
     items.caught_up(items.capture(["items"]))
+    assert_same(items.log, items.url, "items")
+
+
+def test_of_two_captures_at_once_one_is_fenced_and_nothing_is_told_twice(items: Database) -> None:
+    first = items.capture(["items"])
+    items.caught_up(first)
+    second = items.capture(["items"])
+
+    def one_is_out() -> bool:
+        items.run("UPDATE items SET name = uuid()")
+        return first.failure is not None or second.failure is not None
+
+    items.until(one_is_out, what="one that ends")
+    out, left = (first, second) if first.failure is not None else (second, first)
+    assert isinstance(out.failure, Fenced)
+    items.caught_up(left)
     assert_same(items.log, items.url, "items")
 
 

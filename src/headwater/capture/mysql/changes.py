@@ -22,13 +22,15 @@ from headwater.capture.mysql.rows import imaged
 from headwater.capture.mysql.statements import TableName
 from headwater.capture.mysql.wire import HEADER
 from headwater.capture.outbox import Outbox
-from headwater.errors import TableChanged
+from headwater.errors import SourceLost, TableChanged
 from headwater.log.protocol import Part
 
 TABLE_MAP = 19
 ROWS = {23: INSERTED, 24: UPDATED, 25: DELETED, 30: INSERTED, 31: UPDATED, 32: DELETED}
 """What events of these types tell; from 30 on they have more in front."""
 SECOND_VERSION = 30
+NO_TABLE = b"\xff\xff\xff\0\0\0"
+"""The number in an event that only ends a statement."""
 ROUND_BYTES = 8 * 1024 * 1024
 """So much is decoded and staged, though its transaction has not ended."""
 
@@ -77,6 +79,8 @@ class Changes:
         if kind not in ROWS:
             return False
         number = event[HEADER : HEADER + 6]
+        if number not in self._tables and number != NO_TABLE:
+            raise SourceLost(source="the binlog", why="it tells of rows of a table without describing it")
         found = self._tables.get(number)
         if found is not None:
             self._rows(event, kind, number, found, place)
