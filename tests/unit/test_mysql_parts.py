@@ -161,6 +161,20 @@ def test_rows_of_a_result_are_found_as_far_as_they_have_come() -> None:
     assert values.strings(data, starts[0], lengths[0]).to_pylist() == ["ab", "x" * 260]
 
 
+@pytest.mark.parametrize(
+    ("image", "text"),
+    [
+        (b"\0\1\0\x0c\0\x0b\0\1\0\5\1\0a", '{"a": 1}'),
+        (b"\2\1\0\x0b\0\x0c\7\0\3h\xc3\xbc", '["hü"]'),
+        (b"\4\0", "null"),
+        (b"\4\1", "true"),
+    ],
+)
+def test_binary_json_of_mysql(image: bytes, text: str) -> None:
+    """By the manual: the type, then of an object or an array how many, how large, keys, values, what they point to."""
+    assert values.json_text(image) == text
+
+
 def test_how_the_database_describes_columns() -> None:
     unsigned = described("n", "bigint", "bigint(20) unsigned", None, key=True)
     assert (unsigned.kind, unsigned.size) == (pa.uint64(), 0)

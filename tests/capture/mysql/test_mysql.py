@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headwater as hw
+from headwater.capture.mysql.binlog import Server
 from headwater.capture.state import ask
 from tests.capture.mysql.conftest import Database
 from tests.capture.mysql.replay import assert_same
@@ -196,6 +197,20 @@ def test_files_of_the_binlog_with_and_without_checksums(shop: Database) -> None:
     shop.run("DELETE FROM users WHERE id < 40")
     shop.caught_up(second)
     assert_same(shop.log, shop.url, "users", "sizes")
+
+
+def test_a_snapshot_under_a_lock_as_mysql_needs_it(shop: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MariaDB understands the statements too."""
+    monkeypatch.setattr("headwater.capture.mysql.snapshot.RANGE_ROWS", 100)
+    monkeypatch.setattr(Server, "of", lambda connection: Server(maria=False, version=(8, 0, 36), identity="a uuid"))
+    capturing = shop.capture(["users", "orders"])
+    for number in range(20):
+        shop.run(f"UPDATE users SET score = {number} WHERE id % 11 = {number % 11}")
+    shop.caught_up(capturing)
+    ask(shop.log, shop.name, ["users"])
+    shop.run("DELETE FROM users WHERE id > 400")
+    shop.caught_up(capturing)
+    assert_same(shop.log, shop.url, "users", "orders")
 
 
 def test_a_table_by_pattern_and_one_of_another_database(shop: Database) -> None:
