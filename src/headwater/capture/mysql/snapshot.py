@@ -116,6 +116,7 @@ class Snapshot:
         self._told = told
         self._outbox = outbox
         self._read = 0
+        self._given_up = threading.Event()
 
     def take(self, pieces: Sequence[Piece], about: int) -> None:
         """Until all is done, or it is stopped. Workers read and stage; this thread appends, one piece at a time, with
@@ -141,6 +142,7 @@ class Snapshot:
                         ended += 1
                     elif isinstance(result, BaseException):
                         failure = failure or result
+                        self._given_up.set()
                     elif failure is None:
                         pieces[result.number] = replace(pieces[result.number], done=True)
                         self._append(pieces, result)
@@ -168,7 +170,7 @@ class Snapshot:
         results: queue.SimpleQueue[_Read | BaseException | None],
     ) -> None:
         try:
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and not self._given_up.is_set():
                 number = left.get_nowait()
                 results.put(_Read(number, self._piece(connection, pieces[number]), seen))
         except queue.Empty:

@@ -56,9 +56,16 @@ class _Stopped(Exception):
 
 class Stream:
     def __init__(
-        self, url: str, number: int, capture: str, appender: Appender, relations: Relations, changes: Changes,
-        *, heartbeat_s: float,
-    ) -> None:  # fmt: skip
+        self,
+        url: str,
+        number: int,
+        capture: str,
+        appender: Appender,
+        relations: Relations,
+        changes: Changes,
+        *,
+        heartbeat_s: float,
+    ) -> None:
         self._url = url
         self._number = number
         self._capture = capture
