@@ -20,6 +20,7 @@ from headwater.capture.mysql.frames import (
     find_fields,
     split_rows,
 )
+from headwater.capture.mysql.gtid import Gtids
 from headwater.capture.mysql.overlap import Overlap, all_shown_until, not_shown
 from headwater.capture.mysql.statements import Statement, read_statement
 from headwater.capture.mysql.types import described
@@ -184,6 +185,16 @@ def test_how_the_database_describes_columns() -> None:
     assert described("e", "enum", "enum('a','it''s','(1)')", "utf8mb4", key=False).members == ("a", "it's", "(1)")
     assert not described("v", "vector", "vector(3)", None, key=False).captured
     assert not described("v", "varchar", "varchar(3)", "dec8", key=False).captured
+
+
+def test_what_mariadb_calls_transactions_is_known_again_by_state_and_number() -> None:
+    gtids = Gtids.parse("0-1-270,3-7-9")
+    assert (gtids.text, gtids.number) == ("0-1-270,3-7-9", 9)
+    assert Gtids.from_json(gtids.as_json(), 12).text == "0-1-270,3-7-12"
+    event = bytes(6) + (5).to_bytes(4, "little") + bytes(10) + (271).to_bytes(8, "little") + bytes(5)
+    assert gtids.after(event).text == "0-5-271,3-7-9"
+    assert gtids.after(event).as_json() == {"newest": [0, 5], "others": [[3, 7, 9]]}
+    assert (Gtids.parse("").text, Gtids.parse("").as_json(), Gtids.from_json(None, 5).number) == ("", None, 0)
 
 
 def test_places_in_a_binlog_are_written_as_mysql_writes_them() -> None:

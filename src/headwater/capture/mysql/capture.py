@@ -18,12 +18,13 @@ import pymysql
 
 from headwater.capture.appender import Appender
 from headwater.capture.mysql.binlog import Binlog, Server, check_binlog, check_server, end_of, place, server_id
-from headwater.capture.mysql.connection import Connection, connect, translated, user_of
+from headwater.capture.mysql.connection import Connection, ask, connect, translated, user_of
 from headwater.capture.mysql.following import Following
+from headwater.capture.mysql.gtid import Gtids
 from headwater.capture.mysql.snapshot import Piece, Snapshot, planned
 from headwater.capture.mysql.standing import Standing
 from headwater.capture.mysql.tables import Table, describe, expanded
-from headwater.capture.mysql.wire import begun
+from headwater.capture.mysql.wire import begun, found
 from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, position_text
 from headwater.capture.spec import CaptureSpec
@@ -123,12 +124,19 @@ class MysqlCapture:
             grant = f"GRANT REPLICATION SLAVE ON *.* TO {user_of(self.spec.url)};"
             raise translated(error, self.spec.url, grant=grant) from error
         binlog = Binlog(file.rpartition(".")[0], server.identity, created)
-        here = place(file, offset)
-        self._appender.append([], SourcePosition(here, here), source=binlog.as_json(), **state)
+        gtids = Gtids()
+        if server.maria:
+            gtids = Gtids.parse(str(ask(connection, "SELECT BINLOG_GTID_POS(%s, %s)", (file, offset))[0][0] or ""))
+        here = SourcePosition(gtids.number, place(file, offset))
+        self._appender.append([], here, source=binlog.as_json(), gtid=gtids.as_json(), **state)
 
     def _check(self, connection: Connection, server: Server, known: Binlog, tables: dict[str, Table]) -> None:
         appender = self._appender
         anew = "*" in (appender.state.get("asked") or [])
+        gtids = Gtids.from_json(appender.state.get("gtid"), appender.position.commit)
+        if server.maria and server.identity != known.server and gtids.text and not anew:
+            self._fail_over(server, gtids)
+            return
         try:
             check_binlog(connection, self.spec.name, server, known, appender.position)
         except CaptureGap:
@@ -137,6 +145,22 @@ class MysqlCapture:
         if anew:  # the stream goes on from now, and every table is compared with its topic
             state = {"pieces": None, "overlaps": None, "asked": None, "comparing": sorted(tables)}
             self._begin(connection, server, **state)
+
+    def _fail_over(self, server: Server, gtids: Gtids) -> None:
+        """To a server that has taken the place of the one we know, if its binlog has what we have captured, and all
+        that came after. Places of overlaps mean nothing there: their tables are compared."""
+        try:
+            file, offset, created = found(self.spec.url, server_id(self.spec.name, self.spec.url), gtids.text)
+        except pymysql.MySQLError as error:
+            why = f"this is another server, whose binlog does not go on from there ({error.args[-1]})"
+            raise CaptureGap(capture=self.spec.name, why=why, position=f"GTID {gtids.text}") from error
+        state = self._appender.state
+        shown = [each["table"] for each in state.get("overlaps") or []]
+        comparing = sorted({*(state.get("comparing") or []), *shown})
+        binlog = Binlog(file.rpartition(".")[0], server.identity, created)
+        here = SourcePosition(gtids.number, place(file, offset))
+        self._appender.append([], here, source=binlog.as_json(), overlaps=None, comparing=comparing)
+        self._say(f"capture {self.spec.name}: goes on after GTID {gtids.text}, on another server")
 
     def _tell(self, read: int, about: int) -> None:
         self._standing.read, self._standing.about = read, about

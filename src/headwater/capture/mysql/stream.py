@@ -27,17 +27,19 @@ from headwater.capture.appender import Appender
 from headwater.capture.mysql.binlog import Binlog, place
 from headwater.capture.mysql.changes import Changes
 from headwater.capture.mysql.connection import code_of, shown, translated, user_of
+from headwater.capture.mysql.gtid import Gtids
 from headwater.capture.mysql.relations import Relations
 from headwater.capture.mysql.statements import TableName, read_statement
-from headwater.capture.mysql.wire import HEADER, Events
+from headwater.capture.mysql.wire import HEADER, MARIADB_GTID, Events
 from headwater.capture.position import SourcePosition, binlog_text
 from headwater.errors import CaptureGap, SourceRefused
+from headwater.log.protocol import Part
 
 GATHER_S = 0.1
 """So long transactions that come one upon the other are gathered."""
 BETWEEN_S = 0.1
-XID, MARIADB_GTID, GTIDS = 16, 162, (33, 34)
-"""Types of events: the end of a transaction, and its beginning, on MariaDB and MySQL."""
+XID, GTIDS = 16, (33, 34)
+"""Types of events: the end of a transaction, and its beginning on MySQL."""
 STANDALONE = 1
 """The flag of a MariaDB transaction that is one statement, without an end of its own."""
 INCIDENT = 26
@@ -81,6 +83,8 @@ class Stream:
         """Where the last transaction ends that is not appended yet."""
         self._kept = 0
         """Events of rows before this transaction."""
+        self._gtids = self._begun = Gtids.from_json(appender.state.get("gtid"), appender.position.commit)
+        """Of the last transaction that has ended, and of the one that has begun."""
         self._transaction = ""
         self._prepared: set[str] = set()
         """Two-phase transactions that concern no table of ours."""
@@ -98,6 +102,7 @@ class Stream:
         file, offset = binlog_text(self._binlog.name, self._appender.position.end).rsplit(":", 1)
         self._file, self._file_place, self._inside, self._ended = file, place(file, 0), False, 0
         self._changes.forget()
+        self._begun = self._gtids
         try:
             with closing(Events(self._url, self._number, file, int(offset), self._keep)) as stream:
                 self._pending, self._between = (lambda: stream.pending), between
@@ -119,6 +124,7 @@ class Stream:
             self._settle(end)
         elif kind == MARIADB_GTID:
             self._begin(inside=not event[HEADER + 12] & STANDALONE)
+            self._begun = self._begun.after(event)
         elif kind not in GTIDS:
             kept = self._changes.keep(event, self._file_place | end)
             if kept and self._changes.large:
@@ -188,25 +194,29 @@ class Stream:
             raise self._gap(f"{self._file} has grown past 4 GB, where places in it are told wrongly")
         if not self._ended:
             self._since = time.monotonic()
-        self._ended = here
+        self._ended, self._gtids = here, self._begun
 
     def _append(self) -> None:
         """Step 2."""
         if self._changes.any:
-            parts = self._changes.give()
-            self._appender.append(parts, self._position(self._ended, sum(part.rows for part in parts)))
+            self._write(self._changes.give(), self._ended)
             self._beat_at = time.monotonic()
         self.heard = max(self.heard, self._ended)
         self._ended = 0
 
-    def _position(self, end: int, rows: int) -> SourcePosition:
-        return SourcePosition(end, end, rows)
+    def _write(self, parts: list[Part], end: int, **state: Any) -> None:
+        """One append, up to `end`."""
+        names = self._gtids.as_json()
+        if names != self._appender.state.get("gtid"):
+            state["gtid"] = names
+        rows = sum(part.rows for part in parts)
+        self._appender.append(parts, SourcePosition(self._gtids.number, end, rows), **state)
 
     def _beat(self) -> None:
         """Step 5. All that the server had to tell up to `heard` is appended."""
         now = time.monotonic()
         if self.heard > self._appender.position.end and now - self._beat_at >= self._heartbeat_s:
-            self._appender.append([], self._position(self.heard, 0))
+            self._write([], self.heard)
             self._beat_at = now
 
     # --- other events ---
@@ -227,8 +237,7 @@ class Stream:
         if self._ended:
             self._append()
         self._binlog = replace(known, created=created)
-        here = self._position(place(self._file, 4), 0)
-        self._appender.append([], here, source=self._binlog.as_json())
+        self._write([], place(self._file, 4), source=self._binlog.as_json())
 
     def _statement(self, event: Any, end: int) -> bool:
         """Step 4."""
@@ -269,13 +278,12 @@ class Stream:
     def _altered(self, tables: tuple[TableName, ...], end: int, *, emptied: bool) -> bool:
         if self._ended:
             self._append()
-        here = place(self._file, end)
+        here, self._gtids = place(self._file, end), self._begun
         if emptied:
             self._changes.take_away(tables, here)
-        parts = self._changes.give()
         names = [known.table.name for known in map(self._relations.of, tables) if known is not None]
         state = {} if emptied else {"comparing": sorted({*(self._appender.state.get("comparing") or []), *names})}
-        self._appender.append(parts, self._position(here, sum(part.rows for part in parts)), **state)
+        self._write(self._changes.give(), here, **state)
         return not emptied
 
     # --- what cannot be ---

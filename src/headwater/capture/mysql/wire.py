@@ -15,7 +15,7 @@ from typing import Any
 import pymysql
 from pymysql.protocol import MysqlPacket
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import FormatDescriptionEvent
+from pymysqlreplication.event import FormatDescriptionEvent, RotateEvent
 
 from headwater.capture.mysql.connection import READ_S, Connection, settings_of, shown
 from headwater.errors import SourceLost
@@ -31,7 +31,7 @@ HEADER = 20
 """An OK byte; uint32 time, uint8 type, uint32 server, uint32 size, uint32 where it ends, uint16 flags."""
 CHECKSUM, CRC32 = 4, 1
 """Its bytes, and what the event that describes the format calls it."""
-ROTATE, FORMAT = 4, 15
+ROTATE, FORMAT, HEARTBEAT, MARIADB_GTID = 4, 15, 27, 162
 
 Keep = Callable[[bytes], bool]
 """Told of each event as it comes, from its OK byte to before its checksum; whether it is dealt with."""
@@ -133,7 +133,8 @@ class Wire(pymysql.Connection):  # type: ignore[misc]
 class Events:
     """The stream from a place on: `next` gives what `keep` does not keep."""
 
-    def __init__(self, url: str, number: int, file: str, offset: int, keep: Keep) -> None:
+    def __init__(self, url: str, number: int, file: str, offset: int, keep: Keep, *, after: str | None = None) -> None:
+        """Or after the transactions that MariaDB calls so, wherever they are."""
         self._url = url
         self._keep = keep
         self._wire: Wire | None = None
@@ -144,6 +145,8 @@ class Events:
             server_id=number,
             log_file=file,
             log_pos=offset,
+            auto_position=after,
+            is_mariadb=after is not None,
             resume_stream=True,
             blocking=True,
             filter_non_implemented_events=False,
@@ -180,3 +183,26 @@ def begun(url: str, number: int, file: str, offset: int) -> int:
             event = stream.next()
             if isinstance(event, FormatDescriptionEvent):
                 return int(event.timestamp)
+
+
+def found(url: str, number: int, after: str) -> tuple[str, int, int]:
+    """Where in this server's binlog these transactions end: the file, the offset, and when the file was begun."""
+    where: list[int] = []
+
+    def keep(event: bytes) -> bool:
+        size, end = (int.from_bytes(event[at : at + 4], "little") for at in (10, 14))
+        if event[5] == MARIADB_GTID:
+            where.append(end - size)
+        elif event[5] == HEARTBEAT:
+            where.append(end)
+        return bool(where) and event[5] != HEARTBEAT
+
+    with closing(Events(url, number, "", 4, keep, after=after)) as stream:
+        file, created = "", 0
+        while not where:
+            event = stream.next()
+            if isinstance(event, RotateEvent):
+                file = str(event.next_binlog)
+            elif isinstance(event, FormatDescriptionEvent):
+                created = int(event.timestamp)
+        return file, where[0], created
