@@ -48,7 +48,7 @@ def test_an_app_that_only_captures_needs_no_spark(database: Database, tmp_path: 
 def test_what_cannot_be_captured_is_refused_when_it_is_declared(tmp_path: Path) -> None:
     with hw.App("shop", log=f"file:{tmp_path / 'app'}") as app:
         with pytest.raises(BadCapture, match="no database that can be captured"):
-            app.capture("mysql://somewhere/shop", tables=["users"])
+            app.capture("oracle://somewhere/shop", tables=["users"])
         with pytest.raises(BadCapture, match="has no tables"):
             app.capture("postgresql:///shop", tables=[])
         with pytest.raises(UsageError, match="captures nothing"):

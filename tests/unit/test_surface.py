@@ -34,6 +34,8 @@ HEAVY = {
     "duckdb": {"process", "serve"},
     "numba": {"capture"},
     "psycopg": {"capture", "serve"},
+    "pymysql": {"capture"},
+    "pymysqlreplication": {"capture"},
 }
 FAMILIES = (
     errors.HeadwaterError,

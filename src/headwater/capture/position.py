@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import total_ordering
+from typing import Any
 
 from headwater.log import Position
 
@@ -39,3 +41,14 @@ def lsn_text(lsn: int) -> str:
 def lsn_of(text: str) -> int:
     upper, _, lower = text.partition("/")
     return int(upper, 16) << 32 | int(lower, 16)
+
+
+def binlog_text(name: str, place: int) -> str:
+    """A place in a binlog, as MySQL writes it: `binlog.000003:1337`."""
+    return f"{name}.{place >> 32:06d}:{place & 0xFFFFFFFF}"
+
+
+def position_text(source: Mapping[str, Any] | None, place: int) -> str:
+    """By what a capture knows of its source."""
+    name = (source or {}).get("binlog")
+    return binlog_text(name, place) if name is not None else lsn_text(place)

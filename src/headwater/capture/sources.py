@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.capture.feeds.spec import STATSD, TAIL, FeedSpec, StatsdSettings, TailSettings, feed_of
 from headwater.capture.runner import Capture
-from headwater.capture.spec import MESSAGES, CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.spec import MESSAGES, MYSQL, SQLITE, CaptureSettings, CaptureSpec, Tables, topics_of
 from headwater.errors import BadCapture
 from headwater.log.protocol import Log
 from headwater.log.topic import Topic
@@ -37,25 +37,40 @@ def capture_of(spec: CaptureSpec | FeedSpec, log: Log) -> Capture:
         from headwater.capture.envelopes.capture import EnvelopeCapture
 
         return EnvelopeCapture(spec, log)
-    if spec.url.startswith("sqlite:") and spec.settings.poll is not None:
-        from headwater.capture.polling.capture import PollCapture
-        from headwater.capture.polling.sqlite import SqlitePolled
+    try:
+        return _logged(spec, log) if spec.settings.poll is None else _polled(spec, spec.settings.poll, log)
+    except ModuleNotFoundError as error:
+        extra = "mysql,postgres" if spec.url.startswith(MYSQL) else "postgres"
+        raise BadCapture(
+            what=f"such a database is captured with the package {error.name!r}, which is not installed",
+            do=f"Install it: pip install 'headwater[{extra}]'",
+        ) from None
 
-        return PollCapture(spec, log, SqlitePolled(spec, spec.settings.poll))
-    if spec.url.startswith("sqlite:"):
+
+def _logged(spec: CaptureSpec, log: Log) -> Capture:
+    if spec.url.startswith(SQLITE):
         from headwater.capture.sqlite.capture import SqliteCapture
 
         return SqliteCapture(spec, log)
-    try:
-        from headwater.capture.postgres.capture import PostgresCapture
-    except ModuleNotFoundError as error:
-        raise BadCapture(
-            what=f"PostgreSQL is captured with the package {error.name!r}, which is not installed",
-            do="Install it: pip install 'headwater[postgres]'",
-        ) from None
-    if spec.settings.poll is not None:
-        from headwater.capture.polling.capture import PollCapture
-        from headwater.capture.polling.postgres import PostgresPolled
+    if spec.url.startswith(MYSQL):
+        from headwater.capture.mysql.capture import MysqlCapture
 
-        return PollCapture(spec, log, PostgresPolled(spec, spec.settings.poll))
+        return MysqlCapture(spec, log)
+    from headwater.capture.postgres.capture import PostgresCapture
+
     return PostgresCapture(spec, log)
+
+
+def _polled(spec: CaptureSpec, by: str, log: Log) -> Capture:
+    from headwater.capture.polling.capture import PollCapture
+
+    if spec.url.startswith(SQLITE):
+        from headwater.capture.polling.sqlite import SqlitePolled
+
+        return PollCapture(spec, log, SqlitePolled(spec, by))
+    if spec.url.startswith(MYSQL):
+        what = f"capture {spec.name!r}: tables of MySQL and MariaDB are not polled"
+        raise BadCapture(what=what, do="Leave out poll=: their binlog tells every change")
+    from headwater.capture.polling.postgres import PostgresPolled
+
+    return PollCapture(spec, log, PostgresPolled(spec, by))

@@ -12,9 +12,12 @@ from headwater.log.topic import Topic
 
 Tables = Sequence[str] | Mapping[str, str | Topic]
 """Names of tables, or `{table: topic}`; `sales.*` are all tables of a schema."""
-ADDRESSES = ("postgresql://", "postgres://", "sqlite:", "debezium:", "maxwell:")
+POSTGRES = ("postgresql://", "postgres://")
+MYSQL = ("mysql://", "mariadb://")
+SQLITE = "sqlite:"
 MESSAGES = ("debezium:", "maxwell:")
 """Not databases, but topics of what others have captured."""
+ADDRESSES = (*POSTGRES, *MYSQL, SQLITE, *MESSAGES)
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class CaptureSpec:
         if not self.url.startswith(ADDRESSES):
             raise BadCapture(
                 what=f"capture {self.name!r}: no database that can be captured",
-                do="Give an address: postgresql://USER:PASSWORD@HOST/DATABASE, sqlite:PATH, or debezium:TOPIC",
+                do="Give postgresql://USER:PASSWORD@HOST/DATABASE, mysql://..., sqlite:PATH or debezium:TOPIC",
             )
         if not self.tables:
             raise BadCapture(what=f"capture {self.name!r} has no tables", do="Say tables=['users', ...]")

@@ -4,6 +4,7 @@
 with the records that they tell of, so the two cannot part.
 
     source     where the changes come from: the server's identity, the slot, the position of its beginning
+    gtid       what MariaDB calls the transactions that are captured
     pieces     the first snapshot: ranges of tables, and which of them are done
     tables     those that have been read once
     overlaps   what was read from later snapshots, which show some of what the stream will tell

@@ -9,7 +9,7 @@ import typer
 
 from headwater.capture.appender import position_in, producer_of
 from headwater.capture.polling.capture import shown_marks
-from headwater.capture.position import lsn_text
+from headwater.capture.position import position_text
 from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
@@ -109,4 +109,4 @@ def _position(log: Log, name: str, state: State) -> str | None:
     position = position_in(log, name)
     if state.get("feed") is not None:
         return f"{position.end if position is not None else 0} bytes"
-    return lsn_text(position.end) if position is not None else None
+    return position_text(state.get("source"), position.end) if position is not None else None

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.capture.appender import Appender
+from headwater.capture.compiled import UNCHANGED, Bytes, Ints, Lengths
 from headwater.capture.current import removals
 from headwater.capture.outbox import Outbox
-from headwater.capture.postgres.compiled import UNCHANGED, Bytes, Ints, Lengths
 from headwater.capture.postgres.frames import find_fields, find_rows, int32_at
 from headwater.capture.postgres.messages import Messages
 from headwater.capture.postgres.overlap import Overlap, not_shown

@@ -27,11 +27,12 @@ from headwater.capture.postgres.connection import Connection, connect_low, shown
 from headwater.capture.postgres.copying import copied
 from headwater.capture.postgres.frames import split_copied
 from headwater.capture.postgres.overlap import Overlap, Seen
-from headwater.capture.postgres.ranges import Range, ranges_of, rows_of
+from headwater.capture.postgres.ranges import ranges_of, rows_of
 from headwater.capture.postgres.relations import Relations
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.snapshot import copy_statement
 from headwater.capture.postgres.tables import Table, describe
+from headwater.capture.ranges import Range
 from headwater.errors import SourceLost
 
 SNAPSHOT = "SELECT pg_current_snapshot()::text, pg_current_wal_insert_lsn()::text"

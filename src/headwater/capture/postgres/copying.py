@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from psycopg import pq
 
-from headwater.capture.postgres.compiled import Bytes, Ints
+from headwater.capture.compiled import Bytes, Ints
 from headwater.capture.postgres.frames import count_frames, find_bodies
 from headwater.capture.postgres.wire import error_words, readable_past
 from headwater.errors import SourceLost

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from headwater.capture.postgres.compiled import NULL, UNCHANGED, Bytes, Ints, Lengths, compiled
+from headwater.capture.compiled import NULL, UNCHANGED, Bytes, Ints, Lengths, compiled
 
 ALIVE = 107  # 'k'
 HEAD = 25

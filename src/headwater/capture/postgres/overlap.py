@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.capture.postgres.compiled import Ints
-from headwater.capture.postgres.ranges import Range
+from headwater.capture.compiled import Ints
+from headwater.capture.ranges import Range
 
 Mask = npt.NDArray[np.bool_]
 

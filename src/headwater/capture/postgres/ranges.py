@@ -5,42 +5,13 @@ Ranges are of the first column of the key, if that is an integer; other tables a
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from headwater.capture.postgres.connection import Connection, quoted
 from headwater.capture.postgres.tables import Table
+from headwater.capture.ranges import RANGE_ROWS, Range, cut
 
-Mask = npt.NDArray[np.bool_]
-
-RANGE_ROWS = 250_000
 INTEGERS = (20, 21, 23)
-
-
-@dataclass(frozen=True)
-class Range:
-    """low <= key < high; None is without end."""
-
-    low: int | None = None
-    high: int | None = None
-
-    def condition(self, column: str) -> str:
-        told = [f"{column} >= {self.low}"] if self.low is not None else []
-        told += [f"{column} < {self.high}"] if self.high is not None else []
-        return " AND ".join(told) or "true"
-
-    def holds(self, keys: pa.Array) -> Mask:
-        inside = np.ones(len(keys), np.bool_)
-        if self.low is not None:
-            inside &= keys.to_numpy(zero_copy_only=False) >= self.low
-        if self.high is not None:
-            inside &= keys.to_numpy(zero_copy_only=False) < self.high
-        return inside
 
 
 def ranges_of(connection: Connection, table: Table, rows: int) -> list[Range]:
@@ -53,9 +24,7 @@ def ranges_of(connection: Connection, table: Table, rows: int) -> list[Range]:
     low, high = connection.execute(query.encode()).fetchone() or (None, None)
     if low is None or high is None or high == low:
         return [Range()]
-    width = max(1, -(-(high - low + 1) // wanted))
-    bounds: list[Any] = [None, *range(low + width, high + 1, width), None]
-    return [Range(begin, end) for begin, end in itertools.pairwise(bounds)]
+    return cut(low, high, wanted)
 
 
 def rows_of(connection: Connection, table: Table) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
+from headwater.capture.compiled import Ints
 from headwater.capture.postgres.changes import Known
-from headwater.capture.postgres.compiled import Ints
 from headwater.capture.postgres.connection import Connection
 from headwater.capture.postgres.overlap import Overlap, Seen
 from headwater.capture.postgres.tables import COLUMNS, FULL, Relation, Table, altered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headwater.capture.postgres.compiled import Bytes, Ints, Lengths
+from headwater.capture.compiled import Bytes, Ints, Lengths
 from headwater.capture.postgres.tables import Table
 from headwater.log.spec import TopicSpec
 

@@ -22,9 +22,10 @@ from headwater.capture.postgres.connection import Connection, connect_low, quote
 from headwater.capture.postgres.copying import copied
 from headwater.capture.postgres.frames import split_copied
 from headwater.capture.postgres.overlap import Overlap
-from headwater.capture.postgres.ranges import Range, ranges_of, rows_of
+from headwater.capture.postgres.ranges import ranges_of, rows_of
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.tables import Table
+from headwater.capture.ranges import Range
 from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headwater.capture.compiled import Ints, Lengths
 from headwater.capture.keyindex import KeyIndex
-from headwater.capture.postgres.compiled import Ints, Lengths
 from headwater.errors import TableChanged
 from headwater.log.keyhash import key_hash
 from headwater.log.protocol import Log, Part

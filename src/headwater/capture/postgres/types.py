@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headwater.capture.compiled import Bytes, Ints, Lengths
 from headwater.capture.postgres import values
-from headwater.capture.postgres.compiled import Bytes, Ints, Lengths
 from headwater.typenames import TIMESTAMP
 
 Reader = Callable[[Bytes, Ints, Lengths, pa.DataType], pa.Array]

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from headwater.capture.postgres.compiled import NULL, Bytes, Ints, Lengths, compiled
+from headwater.capture.compiled import NULL, Bytes, Ints, Lengths, compiled
 from headwater.typenames import TIMESTAMP
 
 DAY_US = 86_400_000_000
