@@ -3,6 +3,7 @@
 from headwater import errors, frames
 from headwater.app import App
 from headwater.capture.spec import CaptureSettings
+from headwater.forgetting import forget
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -19,6 +20,7 @@ __all__ = [
     "Topic",
     "View",
     "errors",
+    "forget",
     "frames",
     "open",
 ]

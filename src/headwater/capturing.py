@@ -26,6 +26,11 @@ class Captures:
     def __bool__(self) -> bool:
         return bool(self._declared)
 
+    @property
+    def topics(self) -> set[str]:
+        """The names of those that it fills."""
+        return {topic.name for capture in self._declared.values() for topic in capture.topics().values()}
+
     def declare(self, spec: CaptureSpec, *, taken: Collection[str]) -> dict[str, Topic]:
         """The topic of each of its tables; `taken` are names that others have."""
         from headwater.capture.sources import capture_of

@@ -23,6 +23,7 @@ from headwater.errors.consumers import (
     QueueNotFound,
     Rebalanced,
 )
+from headwater.errors.forgetting import AppRunning, ForgettingUnderWay, NotASource, StillAtTheSource
 from headwater.errors.log import (
     BadLogUrl,
     BadName,
@@ -77,6 +78,7 @@ from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, Versi
 
 __all__ = [
     "CODES",
+    "AppRunning",
     "BackupFailed",
     "BadBackup",
     "BadCapture",
@@ -99,6 +101,7 @@ __all__ = [
     "Compacted",
     "Corrupt",
     "Fenced",
+    "ForgettingUnderWay",
     "Full",
     "FunctionFailed",
     "GroupNotFound",
@@ -110,6 +113,7 @@ __all__ = [
     "Missed",
     "NewerFormat",
     "NotAMember",
+    "NotASource",
     "NotAnInput",
     "NotCovered",
     "NotCurrent",
@@ -127,6 +131,7 @@ __all__ = [
     "SourceRefused",
     "SparkLost",
     "SqlRefused",
+    "StillAtTheSource",
     "StorageFailed",
     "TableChanged",
     "TargetNotEmpty",

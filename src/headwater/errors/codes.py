@@ -12,6 +12,7 @@ from headwater.errors.consumers import (
     QueueNotFound,
     Rebalanced,
 )
+from headwater.errors.forgetting import AppRunning, ForgettingUnderWay, NotASource, StillAtTheSource
 from headwater.errors.log import (
     BadLogUrl,
     BadName,
@@ -107,6 +108,10 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     VersionRefused: (409, 4),
     VersionsRaced: (409, 5),
     InputsGone: (410, 5),
+    AppRunning: (409, 6),
+    ForgettingUnderWay: (503, 6),
+    StillAtTheSource: (409, 5),
+    NotASource: (422, 2),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
     FunctionFailed: (500, 1),

@@ -36,6 +36,11 @@ def _removed(log: Log, version: Version, folder: Path) -> Iterator[str]:
         yield f"topic {version.topic}"
     except TopicNotFound:
         pass
+    yield from files_removed(version, folder)
+
+
+def files_removed(version: Version, folder: Path) -> Iterator[str]:
+    """Step 5 alone."""
     checkpoint = version.folder(folder)
     if checkpoint.is_dir():
         shutil.rmtree(checkpoint)

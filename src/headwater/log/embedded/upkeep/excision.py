@@ -53,7 +53,7 @@ def forget(
     condition: Condition | None = None,
     advance: Advance | None = None,
 ) -> Forgotten:
-    going = condition if condition is not None else _of_keys(topic, keys)
+    going = condition if condition is not None else of_keys(topic, keys)
     records, rewritten = 0, 0
     done = False
     while not done:  # until a pass finds nothing: somebody else's upkeep may have swapped a chunk under our hands
@@ -83,6 +83,18 @@ def forget(
     return Forgotten(topic.spec.name, records, rewritten, removed, waiting)
 
 
+def count(log: EmbeddedLog, topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> int:
+    """How many records of these keys there are now. Who swaps chunks meanwhile makes it count anew."""
+    going = of_keys(topic, keys)
+    while True:
+        with log.catalog.read() as catalog:
+            listed = select_chunks(catalog, topic.id, "true", ())
+        try:
+            return sum(int(_mask(going, some).sum()) for chunk in listed for some in slices(log, topic, chunk))
+        except Swapped:
+            continue
+
+
 def _without(log: EmbeddedLog, topic: KnownTopic, chunk: Chunk, going: Condition) -> tuple[list[NewChunk], int]:
     rewriting, gone = Rewriting(log, topic, [chunk]), 0
     try:
@@ -100,7 +112,8 @@ def _mask(going: Condition, some: pa.Table) -> npt.NDArray[np.bool_]:
     return np.asarray(going(some.drop_columns([OFFSET])), bool)
 
 
-def _of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
+def of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
+    """Whether a record has one of these keys."""
     columns = topic.spec.key
     if not columns:
         raise UsageError(what=f"topic {topic.spec.name!r} has no key", do="Give a condition instead")
