@@ -23,23 +23,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from headwater.app import App
+from headwater.capture.current import rows_in
 from headwater.errors import Pinned, PlanChanged, StillAtTheSource, UsageError
 from headwater.forgotten import BuiltAgain, Remains, Removed, Report, sync_folder
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.queues import EmbeddedQueues
+from headwater.log.embedded.upkeep.excision import of_keys
 from headwater.log.spec import INTERNAL
 from headwater.process.anew import Anew, what_begins_anew
-from headwater.process.discard import discard, files_removed
+from headwater.process.discard import discard, files_removed, left_by
 from headwater.process.inuse import not_in_use
-from headwater.process.reach import Reach, reach_of, topics_of
+from headwater.process.reach import Reach, reach_of, sides_of, topics_of
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from headwater.app import App
     from headwater.log.embedded.checking import Advance
     from headwater.log.protocol import Log
 
@@ -65,7 +66,7 @@ def forget(
     `from_retained` allows views to be built from what retention has left of their inputs. Nothing is changed if it
     raises `AppRunning`, `InputsGone`, `NotASource` or `StillAtTheSource`; after anything else, call it again.
     """
-    app, log = (None, where) if isinstance(where, EmbeddedLog) else (where, getattr(where, "log", where))
+    app, log = (where, where.log) if isinstance(where, App) else (None, where)
     if not isinstance(log, EmbeddedLog):
         raise UsageError(what="only a file: log can forget", do="Use the backend's own tools")
     act = _Forgetting(log, topic, keys, app, say or (lambda text: None))
@@ -74,7 +75,7 @@ def forget(
             alone.enter_context(not_in_use(log.root))
         reach, anew = act.look(from_retained=from_retained)
         if dry_run:
-            return act.report(act.would_go(reach, anew), _listed(anew), act.remaining(reach, anew), dry_run=True)
+            return act.report(act.would_go(reach, anew), act.again(reach, anew), act.remaining(anew), dry_run=True)
         report = act.through(reach, anew, from_retained=from_retained, advance=advance)
     report.write(log.root)
     if app is not None and any(each.view in app.derived for each in report.built_again):
@@ -110,18 +111,17 @@ class _Forgetting:
         self._refuse_changed(anew)
         return reach, anew
 
-    def _refuse_captured(self) -> None:
-        from headwater.capture.current import rows_in
-        from headwater.log.embedded.upkeep.excision import of_keys
+    @property
+    def _is_captured(self) -> bool:
+        return self.app is not None and self.topic in self.app._running.captures.topics
 
-        if self.app is None or self.topic not in self.app._running.captures.topics:
+    def _refuse_captured(self) -> None:
+        if not self._is_captured:
             return
         known = self.log.known(self.topic)
         chosen = of_keys(known, self.keys)
 
         def within(rows: pa.RecordBatch) -> Any:
-            import pyarrow as pa
-
             return pa.array(chosen(pa.Table.from_batches([rows])))
 
         if rows_in(self.log, known.spec, within).num_rows:
@@ -140,7 +140,7 @@ class _Forgetting:
 
     def through(self, reach: Reach, anew: Anew, *, from_retained: bool, advance: Advance | None) -> Report:
         self.say(f"dropping {len(anew.going)} versions of views and streams that were made from {self.topic}")
-        begun = self.versions.begin_anew(anew.going, from_retained=from_retained)
+        self.versions.begin_anew(anew.going, from_retained=from_retained)
         self.say(f"removing records from {', '.join(reach.copies)}")
         removed, remains = [], []
         for name in reach.copies:
@@ -149,47 +149,57 @@ class _Forgetting:
             remains += [_unlisted(file) for file in done.unlisted_files]
         removed += [self._emptied(name, "dead letters") for name in reach.letters]
         self.say("removing topics, checkpoints and stores that they had reached")
-        reached = {(each.name, each.version) for each in (*reach.versions, *anew.going)}
-        every = [each for of in self.versions.all().values() for each in of if (each.name, each.version) in reached]
-        removed += self._removed([each for each in every if each.state == "dropped"], anew)
-        again = tuple(BuiltAgain(each.name, each.version, each.app, built=False) for each in begun)
-        remains += self.remaining(reach, anew)
-        remains += self._came_meanwhile(reach)
-        return self.report(removed, again, remains)
+        removed += self._removed(reach, anew)
+        remains += [*self._came_meanwhile(reach), *self.remaining(anew)]
+        return self.report(removed, self.again(reach, anew), remains)
 
-    def _removed(self, gone: Sequence[Version], anew: Anew) -> Iterator[Removed]:
-        root = self.log.root
-        for version in gone:
+    def _removed(self, reach: Reach, anew: Anew) -> Iterator[Removed]:
+        root, every = self.log.root, [each for of in self.versions.all().values() for each in of]
+        living = {topic for each in every if each.state != "dropped" for topic in topics_of(each)}
+        going = {each.producer for each in anew.going}
+        reached = going | {each.producer for each in reach.versions}
+        dropped = [each for each in every if each.state == "dropped" and each.topic not in living]
+        for version in dropped:
             self.log.unpin(version.producer)
-        for version in gone:
-            try:
-                words = discard(self.log, version, root)
-            except Pinned:  # somebody's queue, or a group that is just reading: the topic stays, without records
-                yield self._emptied(version.topic, "what was made from them")
-                words = list(files_removed(version, root))
-            for word in words:
-                yield Removed(word.removeprefix(f"{root}/"), f"all of version {version.version} of {version.name}", 1)
-            yield from self._sides_removed(version)
-        for folder in (*anew.queries, root / SPARK_WORDS):
-            if folder.is_dir():
-                shutil.rmtree(folder)
-            elif folder.exists():
-                folder.unlink()
-            else:
-                continue
-            yield Removed(str(folder.relative_to(root)), "all of it", 1)
-        for folder in {root, *(root / kind for kind in ("pipelines", "queries", "stores")), *root.glob("pipelines/*")}:
+        for version in dropped:
+            what = f"all of version {version.version} of {version.name}"
+            # What was dropped just now; by an earlier call, or by somebody else, and the removal was cut short.
+            if version.producer in going or left_by(version, root):
+                yield from self._discarded(version, what)
+            if version.producer in reached:
+                yield from self._sides_removed(version, what)
+        for path in (*anew.queries, root / SPARK_WORDS):
+            if path.exists():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                yield Removed(str(path.relative_to(root)), "all of it", 1)
+        for folder in {root, *(root / kind for kind in ("pipelines", "queries", "stores")), *root.glob("pipelines/*/")}:
             if folder.is_dir():
                 sync_folder(folder)
 
-    def _sides_removed(self, version: Version) -> Iterator[Removed]:
-        for topic in topics_of(version):
-            try:
-                for name in self.log.upkeep.delete_for_good([topic]):
-                    yield Removed(f"topic {name}", f"all of version {version.version} of {version.name}", 1)
-            except Pinned:
-                if (emptied := self._emptied(topic, "what was made from them")).count:
-                    yield emptied
+    def _discarded(self, version: Version, what: str) -> Iterator[Removed]:
+        root = self.log.root
+        try:
+            words = discard(self.log, version, root)
+        except Pinned:  # somebody's queue, or a group that is just reading: the topic stays, without records
+            yield self._emptied(version.topic, what)
+            words = list(files_removed(version, root))
+        for word in words:
+            yield Removed(word.removeprefix(f"{root}/"), what, 1)
+
+    def _sides_removed(self, version: Version, what: str) -> Iterator[Removed]:
+        """Late records and dead letters; and what deleting a topic leaves for a while to those who read it."""
+        from headwater.process.keyed.deadletters import SCHEMA as DEAD
+        from headwater.process.side import LATE
+
+        there = {spec.name: spec for spec in self.log.topics()}
+        for topic in sides_of(version):
+            if topic in there and there[topic].schema in (LATE, DEAD):
+                try:
+                    self.log.upkeep.delete_for_good([topic])
+                    yield Removed(f"topic {topic}", what, 1)
+                except Pinned:
+                    yield self._emptied(topic, what)
+        self.log.upkeep.delete_for_good([topic for topic in topics_of(version) if topic not in there])
 
     def _emptied(self, topic: str, what: str) -> Removed:
         everything = self.log.upkeep.forget(topic, condition=lambda rows: np.ones(rows.num_rows, bool))
@@ -199,18 +209,22 @@ class _Forgetting:
 
     def would_go(self, reach: Reach, anew: Anew) -> list[Removed]:
         root, there = self.log.root, {spec.name for spec in self.log.topics()}
-        found = [
-            Removed(f"topic {name}", "records", self.log.upkeep.count(name, keys=self.keys)) for name in reach.copies
-        ]
+        counted = {name: self.log.upkeep.count(name, keys=self.keys) for name in reach.copies}
+        found = [Removed(f"topic {name}", "records", count) for name, count in counted.items()]
         found += [Removed(f"topic {name}", "dead letters", self._records(name)) for name in reach.letters]
-        for each in (*anew.going, *(one for one in reach.versions if one.state == "dropped")):
-            files = [path for path in (each.folder(root), each.store(root)) if path.exists()]
+        for each in anew.going:
             names = [f"topic {topic}" for topic in topics_of(each) if topic in there]
-            what = f"all of version {each.version} of {each.name}"
-            found += [Removed(name, what, 1) for name in (*names, *(str(path.relative_to(root)) for path in files))]
+            names += [str(path.relative_to(root)) for path in left_by(each, root)]
+            found += [Removed(name, f"all of version {each.version} of {each.name}", 1) for name in names]
         return found + [Removed(str(folder.relative_to(root)), "all of it", 1) for folder in anew.queries]
 
-    def remaining(self, reach: Reach, anew: Anew) -> list[Remains]:
+    def again(self, reach: Reach, anew: Anew) -> list[BuiltAgain]:
+        """The versions that count, of all that was reached: also those that an earlier call has begun again."""
+        names = {each.name for each in (*reach.versions, *anew.going)}
+        found = [current for name in sorted(names) if (current := self.versions.current(name)) is not None]
+        return [BuiltAgain(each.name, each.version, each.app, built=False) for each in found]
+
+    def remaining(self, anew: Anew) -> list[Remains]:
         """What this does not reach, and until when it is there."""
         found = [
             Remains(str(folder.relative_to(self.log.root)), f"state of views that are gone, for {why}", _MAINTENANCE)
@@ -219,17 +233,14 @@ class _Forgetting:
         left = [path for kind in SPARK_FOLDERS for path in Path(tempfile.gettempdir()).glob(kind)]
         if left:
             found.append(Remains(f"{len(left)} folders of Spark in {tempfile.gettempdir()}", _LEFT_BY_SPARK, _BY_HAND))
-        if self.app is not None and self.topic in self.app._running.captures.topics:
+        if self._is_captured:
             found.append(Remains("the captured database", "its own backups, WAL or binlog", "it removes them"))
         return [*found, Remains(*_BACKUPS), Remains(*_READ)]
 
     def _came_meanwhile(self, reach: Reach) -> list[Remains]:
         came = sum(self.log.upkeep.count(name, keys=self.keys) for name in reach.copies)
-        return (
-            [Remains(f"topic {self.topic}", f"{came} records that came meanwhile", "this is called again")]
-            if came
-            else []
-        )
+        told = Remains(f"topic {self.topic}", f"{came} records that came meanwhile", "this is called again")
+        return [told] if came else []
 
     def _records(self, topic: str) -> int:
         return sum(extent.end - extent.start for extent in self.log.extents(topic).values())
@@ -250,14 +261,6 @@ _LEFT_BY_SPARK = "working files of runs that were killed, or of Spark programs t
 _BY_HAND = "they are removed by hand, or with the machine's temporary files"
 _BACKUPS = ("backups", "all that `headwater backup` copied before", "you remove them")
 _READ = ("outside", "what consumers have read, and stores, webhooks or exports handed on", "they forget it themselves")
-
-
-def _listed(anew: Anew) -> list[BuiltAgain]:
-    return [
-        BuiltAgain(each.name, each.version, each.app, built=False)
-        for each in anew.going
-        if each.state == "current" and each.description
-    ]
 
 
 def _unlisted(file: str) -> Remains:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -14,10 +13,8 @@ import pyarrow as pa
 import typer
 from pyarrow import ipc
 
-from headwater.cli.forgetting import forget_everywhere
+from headwater.cli.forget import forget
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
-from headwater.cli.progress import progress_bar
-from headwater.cli.run import load_app
 from headwater.errors import BadRequest, UsageError
 from headwater.log import Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
@@ -30,6 +27,7 @@ Name = Annotated[str, typer.Argument(help="The topic's name.")]
 Arrow = Annotated[bool, typer.Option("--arrow", help="An Arrow IPC stream instead of lines of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 BATCH = 10_000
+cli.command()(forget)
 
 
 def _topic(log: str, name: str) -> Topic:
@@ -190,61 +188,6 @@ def read(
             sys.stdout.flush()
     if writer is not None:
         writer.close()
-
-
-@cli.command()
-def forget(
-    name: Name,
-    key: Annotated[list[str], typer.Option(help="A key to forget, as COLUMN=VALUE; once for each key column.")],
-    log: LogUrl = LOG,
-    everywhere: Annotated[
-        bool,
-        typer.Option("--everywhere", help="Also from all that was made from the topic: views, stores, dead letters."),
-    ] = False,
-    app: Annotated[
-        Path | None, typer.Option("--app", help="With --everywhere: the app whose views are then built again.")
-    ] = None,
-    from_retained: Annotated[
-        bool, typer.Option("--from-retained", help="Build views again though retention has removed input.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be touched; change nothing.")] = False,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Remove all records of a key for good: from chunks, catalog, WAL and archive. Offsets stay.
-
-    With --everywhere, what was made from the topic is thrown away and built again without them, and a report says what
-    was removed where, and what remains until when. No app may be running then. Interrupted, call it again.
-    """
-    if not everywhere and (app is not None or from_retained or dry_run):
-        raise UsageError(what="--app, --from-retained and --dry-run go with --everywhere", do="Say --everywhere too")
-    with load_app(app) if app is not None else nullcontext() as loaded:
-        opened = loaded.log if loaded is not None else open_log(log)
-        typed = _typed_key(opened.topic(name), key)
-        if not yes and not dry_run:
-            where = f"{name} and all that was made from it" if everywhere else name
-            typer.confirm(f"Forget all records of {typed} in {where}? This cannot be undone", abort=True)
-        if everywhere:
-            forget_everywhere(
-                loaded or opened, name, typed, from_retained=from_retained, dry_run=dry_run, as_json=as_json
-            )
-            return
-    with progress_bar("forgetting", as_json=as_json) as advance:
-        done = _embedded(opened).upkeep.forget(name, keys=[typed], advance=advance)
-    write_rows([asdict(done)], as_json=as_json)
-
-
-def _typed_key(spec: TopicSpec, key: list[str]) -> dict[str, Any]:
-    given = dict(part.partition("=")[::2] for part in key)
-    unknown = [column for column in given if column not in spec.key]
-    if unknown:
-        raise UsageError(what=f"{unknown} is not in the key of {spec.name!r}", do=f"Its key: {', '.join(spec.key)}")
-    try:
-        return {
-            column: pa.scalar(value).cast(spec.schema.field(column).type).as_py() for column, value in given.items()
-        }
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise UsageError(what=f"the key does not fit {spec.name!r}: {error}", do="Write COLUMN=VALUE") from None
 
 
 @cli.command()

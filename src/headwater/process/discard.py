@@ -41,12 +41,16 @@ def _removed(log: Log, version: Version, folder: Path) -> Iterator[str]:
 
 def files_removed(version: Version, folder: Path) -> Iterator[str]:
     """Step 5 alone."""
-    checkpoint = version.folder(folder)
-    if checkpoint.is_dir():
-        shutil.rmtree(checkpoint)
-        yield str(checkpoint)
+    for path in left_by(version, folder):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        yield str(path)
+
+
+def left_by(version: Version, folder: Path) -> list[Path]:
+    """Its checkpoint and cache, its store: as long as one of them is there, its topic may be, too."""
     store = version.store(folder)
-    for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm"))):
-        if file.exists():
-            file.unlink()
-            yield str(file)
+    files = [store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm"))]
+    return [path for path in (version.folder(folder), *files) if path.exists()]

@@ -24,22 +24,21 @@ class Reach:
     letters: tuple[str, ...]
     """Dead-letter topics of queues over what was made from it. Their records have no key that could be known."""
 
-    @property
-    def made(self) -> tuple[str, ...]:
-        """The topics that pipelines have made from it."""
-        return tuple(topic for each in self.versions for topic in topics_of(each))
-
 
 def topics_of(version: Version) -> tuple[str, ...]:
     """Its topic and those beside it, whether they are there or not."""
-    return (version.topic, *(f"{version.topic}.{side}" for side in SIDES))
+    return (version.topic, *sides_of(version))
+
+
+def sides_of(version: Version) -> tuple[str, ...]:
+    return tuple(f"{version.topic}.{side}" for side in SIDES)
 
 
 def reach_of(topic: str, versions: Mapping[str, Sequence[Version]], queues: Sequence[QueueSpec]) -> Reach:
     """`NotASource` for what a pipeline makes. Who was built before inputs were written down counts as a reader."""
     every = [each for of in versions.values() for each in of]
     for each in every:
-        if topic in topics_of(each):
+        if each.state != "dropped" and topic in topics_of(each):
             raise NotASource(topic=topic, made_by=each.name, reads=tuple(each.inputs.values()))
     copies = [topic]
     while more := [queue.dead for queue in queues if queue.topic in copies and queue.dead not in copies]:
