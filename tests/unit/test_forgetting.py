@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,15 @@ from typer.testing import CliRunner
 
 import headwater as hw
 from headwater.cli import topic as topic_commands
-from headwater.errors import AppRunning, ForgettingUnderWay, HeadwaterError, InputsGone, NotASource, UsageError
+from headwater.errors import (
+    AppRunning,
+    ForgettingUnderWay,
+    HeadwaterError,
+    InputsGone,
+    NotASource,
+    StillAtTheSource,
+    UsageError,
+)
 from headwater.log import Progress, Settings, Topic
 from headwater.log.embedded.queues import EmbeddedQueues
 from headwater.log.position import Position
@@ -178,6 +187,25 @@ def test_versions_that_were_dropped_before_leave_nothing_either(planted: Planted
     assert files_with_canary(planted.folder)  # nobody removed what it left
     forget(planted)
     assert files_with_canary(planted.folder) == set()
+
+
+def test_a_captured_row_is_deleted_at_its_source_first(tmp_path: Path) -> None:
+    database = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    database.executescript(
+        f"CREATE TABLE users (id INTEGER PRIMARY KEY, email TEXT); INSERT INTO users VALUES (7, '{CANARY}'), (8, 'x')"
+    )
+    with hw.App("shop", log=f"file:{tmp_path / 'data'}") as app:
+        users = app.capture(f"sqlite:{tmp_path / 'shop.db'}", tables=["users"])["users"]
+        app.run(only="captures", until="caught-up")
+        with pytest.raises(StillAtTheSource, match="Delete it there"):
+            hw.forget(app, "users", keys=[{"id": 7}])
+        database.execute("DELETE FROM users WHERE id = 7")
+        app.run(only="captures", until="caught-up")
+        report = hw.forget(app, "users", keys=[{"id": 7}])
+        assert "the captured database" in {each.where for each in report.remains}
+        assert set(users.read()["id"].to_pylist()) == {8}
+    database.close()
+    assert files_with_canary(tmp_path / "data") == set()
 
 
 # --- commands ---
