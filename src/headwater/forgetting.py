@@ -106,6 +106,7 @@ class _Forgetting:
         self.log.topic(self.topic)
         every = self.versions.all()
         reach = reach_of(self.topic, every, EmbeddedQueues(self.log).queues())
+        of_keys(self.log.known(self.topic), self.keys)
         self._refuse_captured()
         anew = what_begins_anew(self.log, self.log.root, every, reach, from_retained=from_retained)
         self._refuse_changed(anew)
@@ -122,7 +123,7 @@ class _Forgetting:
         chosen = of_keys(known, self.keys)
 
         def within(rows: pa.RecordBatch) -> Any:
-            return pa.array(chosen(pa.Table.from_batches([rows])))
+            return pa.array(np.asarray(chosen(pa.Table.from_batches([rows])), bool))
 
         if rows_in(self.log, known.spec, within).num_rows:
             raise StillAtTheSource(topic=self.topic)

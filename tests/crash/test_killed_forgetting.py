@@ -16,7 +16,7 @@ from headwater.testing.faulty_disk import Fault, arm, can_build, disarm, environ
 from tests.unit.planted import ERIKA, files_with_canary, make, others
 
 ROOT = Path(__file__).parents[2]
-CASES = int(os.environ.get("HEADWATER_KILLS", "12"))
+CASES = int(os.environ.get("HEADWATER_KILLS", "8"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(100 + 10 * CASES)]
 
 

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 import headwater as hw
 from headwater.cli import topic as topic_commands
+from headwater.cli.run import load_app
 from headwater.errors import (
     AppRunning,
     ForgettingUnderWay,
@@ -151,6 +152,24 @@ def test_while_an_app_runs_nothing_is_forgotten_and_the_other_way_round(planted:
         pass
 
 
+def test_no_run_and_no_rebuild_begins_meanwhile(tmp_path: Path) -> None:
+    with hw.App("shop", log=f"file:{tmp_path / 'data'}") as app:
+        app.topic("clicks", {"user_id": "int64"}, key="user_id")
+        app.view("counts", sql="SELECT user_id, count(*) AS n FROM clicks GROUP BY user_id")
+        with not_in_use(app.folder):
+            with pytest.raises(ForgettingUnderWay):
+                app.run(until="caught-up")
+            with pytest.raises(ForgettingUnderWay):
+                app.rebuild("counts")
+
+
+@pytest.mark.parametrize("key", [{"page": "/"}, {}, {"user_id": "seven"}, {"user_id": 2**70}])
+def test_a_key_that_is_none_of_the_topics_drops_nothing(planted: Planted, key: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="keys? (of|does not fit that of) 'clicks'"):
+        hw.forget(planted.log, "clicks", keys=[key])
+    assert states(planted)["by_page"] == [(1, "current")]
+
+
 @pytest.mark.parametrize("topic", ["by_page", "by_page.late", "top.dead"])
 def test_what_a_pipeline_makes_is_forgotten_at_its_source(planted: Planted, topic: str) -> None:
     with pytest.raises(NotASource, match="Forget in what it reads: (clicks|by_user)"):
@@ -226,6 +245,22 @@ def test_the_command_plans_asks_and_reports(planted: Planted) -> None:
     did = answer("clicks", "--keys", "-", "--everywhere", "--yes", *log, given='{"user_id": 7}\n\n{"user_id": 8}\n')
     assert (did["topic"], did["keys"], did["dry_run"]) == ("clicks", 2, False)
     assert {7, 8}.isdisjoint(others(planted.log))
+
+
+def test_the_command_takes_the_log_of_an_app(tmp_path: Path) -> None:
+    file = tmp_path / "shop.py"
+    columns = '{"tenant": "string", "user_id": "int64"}'
+    file.write_text(
+        f"import headwater as hw\napp = hw.App('shop', log='file:{tmp_path / 'data'}')\n"
+        f"app.topic('clicks', {columns}, key=('tenant', 'user_id'))\n"
+    )
+    with load_app(file) as app:
+        app.topics["clicks"].append([{"tenant": tenant, "user_id": user} for tenant in "ab" for user in (7, 8)])
+    told = answer("clicks", "--key", "tenant=a", "--key", "user_id=7", "--everywhere", "--app", str(file), "--yes")
+    assert told["removed"] == [{"where": "topic clicks", "what": "records", "count": 1}]
+    with load_app(file) as app:
+        left = app.topics["clicks"].read().select(["tenant", "user_id"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in left) == [("a", 8), ("b", 7), ("b", 8)]
 
 
 def test_the_command_shows_three_tables(planted: Planted) -> None:

@@ -113,22 +113,28 @@ def _mask(going: Condition, some: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
-    """Whether a record has one of these keys."""
-    columns = topic.spec.key
+    """Whether a record has one of these keys; `UsageError` if they are none of this topic's."""
+    columns, name = topic.spec.key, topic.spec.name
     if not columns:
-        raise UsageError(what=f"topic {topic.spec.name!r} has no key", do="Give a condition instead")
+        raise UsageError(what=f"topic {name!r} has no key", do="Give a condition instead")
     if not keys or any(set(key) != set(columns) for key in keys):
-        raise UsageError(
-            what=f"keys of {topic.spec.name!r} are given as {{{', '.join(columns)}}}", do="Name each column"
-        )
+        raise UsageError(what=f"keys of {name!r} are given as {{{', '.join(columns)}}}", do="Name each column")
+    typed = pa.schema([topic.spec.schema.field(column) for column in columns])
+    try:
+        wanted = pa.Table.from_pylist([dict(key) for key in keys], schema=typed)
+    except (pa.ArrowException, OverflowError) as error:
+        told = ", ".join(f"{field.name} {field.type}" for field in typed)
+        raise UsageError(what=f"a key does not fit that of {name!r}: {error}", do=f"Its key: {told}") from None
 
     def matches(records: pa.Table) -> Any:
+        if len(columns) == 1:
+            return pc.is_in(records[columns[0]], value_set=wanted[columns[0]].combine_chunks())
         mask = np.zeros(records.num_rows, bool)
-        for key in keys:
+        for place in range(wanted.num_rows):
             one = np.ones(records.num_rows, bool)
-            for name in columns:
-                value = pa.scalar(key[name], records.schema.field(name).type)
-                one &= pc.fill_null(pc.equal(records[name], value), False).to_numpy(zero_copy_only=False)
+            for column in columns:
+                same = pc.equal(records[column], wanted[column][place])
+                one &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
             mask |= one
         return mask
 
