@@ -6,6 +6,7 @@ from headwater.capture.feeds.spec import StatsdSettings, TailSettings
 from headwater.capture.spec import CaptureSettings
 from headwater.client import AsyncClient, Client
 from headwater.decide import Decided, Decider, refuse
+from headwater.forgetting import forget
 from headwater.log import Log, Position, Producer, Settings, Topic
 from headwater.log import open_log as open
 from headwater.process.changes import Change
@@ -29,6 +30,7 @@ __all__ = [
     "Topic",
     "View",
     "errors",
+    "forget",
     "frames",
     "open",
     "refuse",

@@ -22,7 +22,8 @@ class Captures:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._declared: dict[str, Capture] = {}
-        self._filled: set[str] = set()
+        self.topics: set[str] = set()
+        """The names of those that it fills."""
         self._running: list[Capturing] = []
 
     def __bool__(self) -> bool:
@@ -38,13 +39,13 @@ class Captures:
         captured = {table: Topic(self._log, each) for table, each in capture.topics().items()}
         given = spec.into.name if isinstance(spec, FeedSpec) and isinstance(spec.into, Topic) else None
         if spec.url.startswith(MESSAGES):  # into topics that the user has declared
-            taken = self._filled
+            taken = self.topics
         for table, topic in captured.items():
             if topic.name in taken and topic.name != given:
                 do = f"Capture the table into another topic: tables={{{table!r}: 'ANOTHER'}}"
                 raise UsageError(what=f"{topic.name!r} is declared twice", do=do)
         self._declared[spec.name] = capture
-        self._filled |= {topic.name for topic in captured.values()}
+        self.topics |= {topic.name for topic in captured.values()}
         return captured
 
     def start(self, stack: ExitStack, say: Callable[[str], None]) -> None:

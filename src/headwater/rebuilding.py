@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import CheckpointLost, VersionRefused, ViewNotFound
 from headwater.log.position import Position
+from headwater.process.inuse import in_use
 from headwater.process.lineage import with_dependents
 from headwater.process.rebuild import Build
 from headwater.process.version import Version
@@ -40,10 +41,11 @@ def rebuild(
     log, versions = running.log, running.versions
     if view not in running.derived:
         raise ViewNotFound(view=view, known=running.derived)
-    begun = versions.begin_rebuild(with_dependents(view, running.declared()), from_retained=from_retained)
-    if view not in {each.name for each in begun}:
-        raise VersionRefused(view=view, why="it was never built", do="`headwater run FILE` builds it from the log")
     with ExitStack() as stack:
+        stack.enter_context(in_use(running.folder))
+        begun = versions.begin_rebuild(with_dependents(view, running.declared()), from_retained=from_retained)
+        if view not in {each.name for each in begun}:
+            raise VersionRefused(view=view, why="it was never built", do="`headwater run FILE` builds it from the log")
         pipelines = [running.pipeline(each, alone=True) for each in begun]
         for pipeline in pipelines:
             _prepare(pipeline)

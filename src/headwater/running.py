@@ -17,6 +17,7 @@ from headwater.capture.status import CaptureStatus
 from headwater.capturing import Captures
 from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
 from headwater.log import Log, Position, Topic
+from headwater.process.inuse import in_use
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
@@ -196,11 +197,12 @@ class Running:
         self._stopped.clear()
         from headwater.process.ticks import Ticker
 
-        pipelines = [self.pipeline(version) for version in self._declare()]
-        ticker = Ticker(self.log, pipelines)
-        ticker.tick()
-        goal = _Goal(self.log, pipelines) if until == "caught-up" and not self.captures else None
         with ExitStack() as stack:
+            stack.enter_context(in_use(self.folder))
+            pipelines = [self.pipeline(version) for version in self._declare()]
+            ticker = Ticker(self.log, pipelines)
+            ticker.tick()
+            goal = _Goal(self.log, pipelines) if until == "caught-up" and not self.captures else None
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
             for pipeline in pipelines:

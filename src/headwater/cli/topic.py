@@ -13,8 +13,8 @@ import pyarrow as pa
 import typer
 from pyarrow import ipc
 
+from headwater.cli.forget import forget
 from headwater.cli.output import LOG, Json, LogUrl, write_records, write_rows
-from headwater.cli.progress import progress_bar
 from headwater.errors import BadRequest, UsageError
 from headwater.log import Log, Position, Settings, Topic, TopicSpec, open_log
 from headwater.log.embedded import EmbeddedLog
@@ -27,6 +27,7 @@ Name = Annotated[str, typer.Argument(help="The topic's name.")]
 Arrow = Annotated[bool, typer.Option("--arrow", help="An Arrow IPC stream instead of lines of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 BATCH = 10_000
+cli.command()(forget)
 
 
 def _topic(log: str, name: str) -> Topic:
@@ -209,29 +210,6 @@ def _write_envelopes(
         write_records([{"key": each.key, "value": each.value}])
         if follow:
             sys.stdout.flush()
-
-
-@cli.command()
-def forget(
-    name: Name,
-    key: Annotated[list[str], typer.Option(help="A key to forget, as COLUMN=VALUE; once for each key column.")],
-    log: LogUrl = LOG,
-    yes: Yes = False,
-    as_json: Json = False,
-) -> None:
-    """Remove all records of a key for good: from chunks, catalog, WAL and archive. Offsets stay."""
-    opened = open_log(log)
-    spec = opened.topic(name)
-    given = dict(part.partition("=")[::2] for part in key)
-    unknown = [column for column in given if column not in spec.key]
-    if unknown:
-        raise UsageError(what=f"{unknown} is not in the key of {name!r}", do=f"Its key: {', '.join(spec.key)}")
-    typed = {column: pa.scalar(value).cast(spec.schema.field(column).type).as_py() for column, value in given.items()}
-    if not yes:
-        typer.confirm(f"Forget all records of {typed} in {name}? This cannot be undone", abort=True)
-    with progress_bar("forgetting", as_json=as_json) as advance:
-        done = _embedded(opened).upkeep.forget(name, keys=[typed], advance=advance)
-    write_rows([asdict(done)], as_json=as_json)
 
 
 @cli.command()

@@ -49,6 +49,7 @@ from headwater.errors.decide import (
     HistoryBroken,
     NameTaken,
 )
+from headwater.errors.forgetting import AppRunning, ForgettingUnderWay, NotASource, StillAtTheSource
 from headwater.errors.log import (
     BadLogUrl,
     BadName,
@@ -106,6 +107,7 @@ from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, Versi
 __all__ = [
     "CODES",
     "AddressRefused",
+    "AppRunning",
     "BackupFailed",
     "BadBackup",
     "BadCapture",
@@ -145,6 +147,7 @@ __all__ = [
     "Fenced",
     "Forbidden",
     "Forged",
+    "ForgettingUnderWay",
     "Full",
     "FunctionFailed",
     "GroupNotFound",
@@ -158,6 +161,7 @@ __all__ = [
     "NameTaken",
     "NewerFormat",
     "NotAMember",
+    "NotASource",
     "NotAnInput",
     "NotCovered",
     "NotCurrent",
@@ -180,6 +184,7 @@ __all__ = [
     "SourceRefused",
     "SparkLost",
     "SqlRefused",
+    "StillAtTheSource",
     "StorageFailed",
     "StoreFailed",
     "StoreMoved",

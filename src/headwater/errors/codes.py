@@ -43,6 +43,7 @@ from headwater.errors.decide import (
     HistoryBroken,
     NameTaken,
 )
+from headwater.errors.forgetting import AppRunning, ForgettingUnderWay, NotASource, StillAtTheSource
 from headwater.errors.log import (
     BadLogUrl,
     BadName,
@@ -143,6 +144,10 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     VersionRefused: (409, 4),
     VersionsRaced: (409, 5),
     InputsGone: (410, 5),
+    AppRunning: (409, 6),
+    ForgettingUnderWay: (503, 6),
+    StillAtTheSource: (409, 5),
+    NotASource: (422, 2),
     CheckpointLost: (500, 5),
     PipelineFailed: (500, 1),
     FunctionFailed: (500, 1),

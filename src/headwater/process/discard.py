@@ -36,13 +36,21 @@ def _removed(log: Log, version: Version, folder: Path) -> Iterator[str]:
         yield f"topic {version.topic}"
     except TopicNotFound:
         pass
-    checkpoint = version.folder(folder)
-    if checkpoint.is_dir():
-        shutil.rmtree(checkpoint)
-        yield str(checkpoint)
+    yield from files_removed(version, folder)
+
+
+def files_removed(version: Version, folder: Path) -> Iterator[str]:
+    """Step 5 alone."""
+    for path in left_by(version, folder):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        yield str(path)
+
+
+def left_by(version: Version, folder: Path) -> list[Path]:
+    """Its checkpoint and cache, its store: as long as one of them is there, its topic may be, too."""
     store = version.store(folder)
     names = (f"{file}{suffix}" for file in (store.name, f"{store.stem}.search") for suffix in ("", "-wal", "-shm"))
-    for file in map(store.with_name, names):
-        if file.exists():
-            file.unlink()
-            yield str(file)
+    return [path for path in (version.folder(folder), *map(store.with_name, names)) if path.exists()]

@@ -16,6 +16,7 @@ from dataclasses import replace
 from headwater.clock import Clock, system_clock
 from headwater.errors import VersionRefused, VersionsRaced, ViewNotFound
 from headwater.log.protocol import Log
+from headwater.process.anew import begin_where_it_began
 from headwater.process.decision import Decision, decide
 from headwater.process.lineage import Declared
 from headwater.process.rebuild import refuse_lost_inputs
@@ -186,6 +187,35 @@ class Versions:
                 )
         (row,) = self._registry.write(book, [replace(found, state="dropped")])
         return row
+
+    def begin_anew(self, going: Sequence[Version], *, from_retained: bool = False) -> list[Version]:
+        """Drop these, and let those of them that are current begin again, as a version with the same code: one append.
+
+        Whoever is started next builds these from the log. The caller removes what the dropped ones left.
+        """
+        book = self._read()
+        if any(each not in book.of(each.name) for each in going):
+            raise VersionsRaced(view=going[0].name)
+        current = [each for each in going if each.state == "current" and each.description]
+        numbers = {each.name: len(book.of(each.name)) + 1 for each in current}
+        topics = {each.topic: topic_of(each.name, numbers[each.name]) for each in current}
+        new = []
+        for each in current:
+            inputs = {name: topics.get(topic, topic) for name, topic in each.inputs.items()}
+            code = Declared(each.name, each.fingerprint, each.description, tuple(inputs))
+            row = self._made(
+                book,
+                code,
+                numbers[each.name],
+                inputs,
+                state="current",
+                from_retained=each.from_retained or from_retained,
+            )
+            begin_where_it_began(self._log, each, row, topics)
+            new.append(replace(row, app=each.app))
+        if going:
+            new = self._registry.write(book, [*new, *(replace(each, state="dropped") for each in going)])[: len(new)]
+        return new
 
     # --- pieces of acts ---
 

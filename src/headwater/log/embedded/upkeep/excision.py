@@ -53,7 +53,7 @@ def forget(
     condition: Condition | None = None,
     advance: Advance | None = None,
 ) -> Forgotten:
-    going = condition if condition is not None else _of_keys(topic, keys)
+    going = condition if condition is not None else of_keys(topic, keys)
     records, rewritten = 0, 0
     done = False
     while not done:  # until a pass finds nothing: somebody else's upkeep may have swapped a chunk under our hands
@@ -83,6 +83,18 @@ def forget(
     return Forgotten(topic.spec.name, records, rewritten, removed, waiting)
 
 
+def count(log: EmbeddedLog, topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> int:
+    """How many records of these keys there are now. Who swaps chunks meanwhile makes it count anew."""
+    going = of_keys(topic, keys)
+    while True:
+        with log.catalog.read() as catalog:
+            listed = select_chunks(catalog, topic.id, "true", ())
+        try:
+            return sum(int(_mask(going, some).sum()) for chunk in listed for some in slices(log, topic, chunk))
+        except Swapped:
+            continue
+
+
 def _without(log: EmbeddedLog, topic: KnownTopic, chunk: Chunk, going: Condition) -> tuple[list[NewChunk], int]:
     rewriting, gone = Rewriting(log, topic, [chunk]), 0
     try:
@@ -100,22 +112,29 @@ def _mask(going: Condition, some: pa.Table) -> npt.NDArray[np.bool_]:
     return np.asarray(going(some.drop_columns([OFFSET])), bool)
 
 
-def _of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
-    columns = topic.spec.key
+def of_keys(topic: KnownTopic, keys: Sequence[Mapping[str, Any]]) -> Condition:
+    """Whether a record has one of these keys; `UsageError` if they are none of this topic's."""
+    columns, name = topic.spec.key, topic.spec.name
     if not columns:
-        raise UsageError(what=f"topic {topic.spec.name!r} has no key", do="Give a condition instead")
+        raise UsageError(what=f"topic {name!r} has no key", do="Give a condition instead")
     if not keys or any(set(key) != set(columns) for key in keys):
-        raise UsageError(
-            what=f"keys of {topic.spec.name!r} are given as {{{', '.join(columns)}}}", do="Name each column"
-        )
+        raise UsageError(what=f"keys of {name!r} are given as {{{', '.join(columns)}}}", do="Name each column")
+    typed = pa.schema([topic.spec.schema.field(column) for column in columns])
+    try:
+        wanted = pa.Table.from_pylist([dict(key) for key in keys], schema=typed)
+    except (pa.ArrowException, OverflowError) as error:
+        told = ", ".join(f"{field.name} {field.type}" for field in typed)
+        raise UsageError(what=f"a key does not fit that of {name!r}: {error}", do=f"Its key: {told}") from None
 
     def matches(records: pa.Table) -> Any:
+        if len(columns) == 1:
+            return pc.is_in(records[columns[0]], value_set=wanted[columns[0]].combine_chunks())
         mask = np.zeros(records.num_rows, bool)
-        for key in keys:
+        for place in range(wanted.num_rows):
             one = np.ones(records.num_rows, bool)
-            for name in columns:
-                value = pa.scalar(key[name], records.schema.field(name).type)
-                one &= pc.fill_null(pc.equal(records[name], value), False).to_numpy(zero_copy_only=False)
+            for column in columns:
+                same = pc.equal(records[column], wanted[column][place])
+                one &= pc.fill_null(same, False).to_numpy(zero_copy_only=False)
             mask |= one
         return mask
 

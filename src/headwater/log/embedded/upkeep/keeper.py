@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from headwater.log.embedded.checking import Advance, Tally
 from headwater.log.embedded.upkeep.archive import archive
 from headwater.log.embedded.upkeep.compaction import compact
-from headwater.log.embedded.upkeep.excision import Condition, Forgotten, forget
+from headwater.log.embedded.upkeep.deletion import delete_for_good
+from headwater.log.embedded.upkeep.excision import Condition, Forgotten, count, forget
 from headwater.log.embedded.upkeep.garbage import GRACE_S, collect
 from headwater.log.embedded.upkeep.retention import retain
 from headwater.log.embedded.upkeep.rollup import LEAST_CHUNKS, roll_up
@@ -58,6 +59,13 @@ class Keeper:
         advance: Advance | None = None,
     ) -> Forgotten:
         return forget(self._log, self._topic(topic), keys=keys, condition=condition, advance=advance)
+
+    def count(self, topic: str, *, keys: Sequence[Mapping[str, Any]]) -> int:
+        """How many records `forget` would remove."""
+        return count(self._log, self._topic(topic), keys)
+
+    def delete_for_good(self, topics: Collection[str]) -> list[str]:
+        return delete_for_good(self._log, topics)
 
     def collect_garbage(self, *, grace_s: float = GRACE_S) -> int:
         return collect(self._log, grace_s=grace_s)

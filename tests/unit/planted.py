@@ -1,0 +1,121 @@
+"""A data folder as an app leaves it, without Spark: views over clicks, with a person's name in every kind of file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from headwater.serve.sqlite import SqliteStore
+
+import headwater as hw
+from headwater.log import Progress, Topic, TopicSpec
+from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded.queues import EmbeddedQueues
+from headwater.log.position import AppendNumber, Position
+from headwater.log.protocol import Snapshot
+from headwater.process.keyed.deadletters import SCHEMA as DEAD
+from headwater.process.keyed.offsets import Entry, to_offset
+from headwater.process.lineage import Declared
+from headwater.process.side import LATE
+from headwater.process.version import Version
+from headwater.process.versions import Versions
+from headwater.records import schema_of
+from headwater.serve.store import Mark
+
+CANARY = "erika.mustermann@example.org"
+ERIKA = {"user_id": 7}
+ROWS = schema_of({"who": "string"})
+
+
+class Planted:
+    """`by_page` and `by_user` read clicks, `top` reads `by_user`, `rooms` reads visits. All but `by_user`, which has a
+    query of its own, share one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = EmbeddedLog(folder)
+        columns = schema_of({"user_id": "int64", "page": "string"})
+        self.clicks = Topic(self.log, self.log.create(TopicSpec("clicks", columns, key=("user_id",), partitions=2)))
+        self.visits = Topic(
+            self.log, self.log.create(TopicSpec("visits", schema_of({"room": "string"}), key=("room",)))
+        )
+        self.versions = Versions(self.log, app="shop")
+
+    def fill(self) -> None:
+        self.clicks.append([{"user_id": user, "page": _page(user)} for user in range(3000)])
+        self.clicks.append([{"user_id": user, "page": _page(user)} for user in range(10)])
+        self.visits.append([{"room": "kitchen"}])
+        queues = EmbeddedQueues(self.log)
+        queues.create("work", "clicks")
+        for delivery in queues.take("work", 10_000):
+            if delivery.record["user_id"] in (7, 8):
+                queues.reject("work", delivery.receipt)
+        for name, read in {"by_page": "clicks", "by_user": "clicks", "top": "by_user", "rooms": "visits"}.items():
+            self.versions.declare(Declared(name, f"{name}-code", {"buckets": 4}, (read,)))
+            self.plant(self.version(name))
+        self.share("by_page", "top", "rooms")
+
+    def version(self, name: str) -> Version:
+        found = self.versions.current(name)
+        assert found is not None
+        return found
+
+    def plant(self, version: Version) -> None:
+        """As if it had run: rows in its topic, late records, dead letters, state, cache, store."""
+        log, root = self.log, self.folder
+        text = "kitchen" if version.name == "rooms" else CANARY
+        producer = log.begin(version.producer)
+        topic = Topic(log, log.create(TopicSpec(version.topic, ROWS, kind="table", partitions=1)))
+        ends = log.snapshot(list(version.inputs.values())).position
+        parts = topic.parts([{"who": f"{text} {number}", "_weight": 1} for number in range(3000)], producer=producer)
+        log.append(parts, producer=producer, sequence=0, progress=Progress(Position(), ends))
+        log.pin(version.producer, ends, topics=list(version.inputs.values()))
+        for side, schema in (("late", LATE), ("dead", DEAD)):
+            beside = Topic(log, log.create(TopicSpec(f"{version.topic}.{side}", schema, partitions=1)))
+            beside.append([{"record": text}])
+        for file in ("cache/chunk", "checkpoint/state/0/1.changelog"):
+            path = version.folder(root) / file
+            if not (version.name != "by_user" and file.startswith("checkpoint")):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+        store = SqliteStore(version.store(root), ROWS, ())
+        store.apply(topic.read().select(["who", "_weight"]), Mark(AppendNumber(1), ends, ends))
+        store.close()
+
+    def share(self, *names: str) -> None:
+        checkpoint = self.folder / "queries" / "shop-1" / "checkpoint"
+        (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
+        entries = {
+            self.version(name).producer: Entry(Position(), Snapshot(AppendNumber(1), Position())) for name in names
+        }
+        (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(to_offset(entries))}")
+        (checkpoint / "state").mkdir(exist_ok=True)
+        (checkpoint / "state" / "1.changelog").write_text(CANARY)
+        (self.folder / "spark.log").write_text(CANARY)
+
+    def close(self) -> None:
+        self.log.close()
+
+
+def make(folder: Path) -> Path:
+    """To be copied by tests: making it takes longer than most of them."""
+    made = Planted(folder)
+    made.fill()
+    made.close()
+    return folder
+
+
+def _page(user: int) -> str:
+    return f"/{CANARY}" if user == 7 else f"/page/of/{user}"
+
+
+def files_with_canary(folder: Path) -> set[str]:
+    return {
+        str(file.relative_to(folder))
+        for file in folder.rglob("*")
+        if file.is_file() and CANARY.encode() in file.read_bytes()
+    }
+
+
+def others(log: hw.Log) -> list[int]:
+    return sorted(row["user_id"] for row in Topic(log, log.topic("clicks")).read().to_pylist())
