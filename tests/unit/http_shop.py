@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from fastapi import FastAPI
-from headwater.serve.sqlite import SqliteStore
 
 import headwater as hw
 from headwater.console import mount_pages
@@ -20,6 +19,7 @@ from headwater.serve.access import Access
 from headwater.serve.follower import Follower
 from headwater.serve.http import make_api
 from headwater.serve.server import Server
+from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import Source, View, ViewSpec
 
 COLUMNS = pa.schema([("page", pa.string()), ("views", pa.int64())])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from headwater.serve.sqlite import SqliteStore
-
 import headwater as hw
 from headwater.log import Progress, Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog
@@ -21,6 +19,7 @@ from headwater.process.version import Version
 from headwater.process.versions import Versions
 from headwater.records import schema_of
 from headwater.serve.store import Mark
+from headwater.serve.stores.sqlite import SqliteStore
 
 CANARY = "erika.mustermann@example.org"
 ERIKA = {"user_id": 7}
