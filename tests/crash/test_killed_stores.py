@@ -21,7 +21,7 @@ from headwater.serve.store import Store, Target
 from headwater.testing.postgres import PostgresServer, binaries
 from tests.crash.stores import PAGES, opened
 
-KILLS = int(os.environ.get("HEADWATER_KILLS", "40")) // 5
+KILLS = int(os.environ.get("HEADWATER_KILLS", "40")) // 10
 pytestmark = pytest.mark.slow
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from headwater.serve.stores.destinations import Destination, destination
 from headwater.serve.stores.secrets import without
 from headwater.serve.stores.sqlite import SqliteStore
 from headwater.serve.view import View, ViewSpec
+from headwater.testing.stores_contract import changes, mark, row
 from tests.unit.test_follower import SCHEMA, Pipeline
 
 SERVED_KEY = ("page",)
@@ -280,3 +282,37 @@ def test_no_secret_of_an_address_is_shown(url: str) -> None:
     for text in (made.name, repr(made), without(url, inner)):
         for secret in ("hun ter2", "hun%20ter2", "s3cret"):
             assert secret not in text
+
+
+def test_a_mail_reaches_a_server_with_its_headers(served: Served, until: Callable[..., None]) -> None:
+    """A server of our own that speaks as much of SMTP as there is need for."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    got: list[str] = []
+
+    def answer() -> None:
+        taken, _ = listening.accept()
+        with taken, taken.makefile("rw", newline="\r\n") as talk:
+            talk.write("220 here\n")
+            talk.flush()
+            for line in talk:
+                got.append(line.strip())
+                verb = line[:4].upper().strip()
+                if got[-1] == "." or verb in ("EHLO", "MAIL", "RCPT", "DATA", "QUIT"):
+                    talk.write({"DATA": "354 go on\n", "QUIT": "221 bye\n"}.get(verb, "250 well\n"))
+                    talk.flush()
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    server = hw.stores.Server("127.0.0.1", listening.getsockname()[1])
+    outbox = Email("ops@example.org", "hw@example.org", server).open(served)
+    try:
+        outbox.apply(changes(row("/a", 1)), mark(1))
+        until(lambda: "." in got, what="the mail")
+    finally:
+        outbox.close()
+        thread.join(10)
+        listening.close()
+    assert "mail from:<hw@example.org>" in [line.lower() for line in got]
+    assert "Subject: by_page: 1 row changed" in got
+    assert any(line.startswith("Message-ID: <msg_") and line.endswith("@example.org>") for line in got)
+    assert '+ {"page": "/a", "n": 1}' in got

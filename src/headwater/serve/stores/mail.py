@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import smtplib
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from email.message import EmailMessage
+from typing import TYPE_CHECKING
 
 from headwater.serve.store import Mark, Served
 from headwater.serve.stores.net import Net
 from headwater.serve.stores.outbox import Answer
 from headwater.serve.stores.plainvalues import told
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
 
 SHOWN = 50
 TIMEOUT_S = 30.0
@@ -46,6 +47,9 @@ class MailMessenger:
         yield f"{subject}\n{begun}{chr(10).join(lines)}\n\nUp to {mark.covers}\n".encode()
 
     def send(self, message_id: str, body: bytes, now_us: int) -> Answer:
+        import smtplib
+        from email.message import EmailMessage
+
         subject, _, text = body.decode().partition("\n")
         mail = EmailMessage()
         mail["Subject"], mail["From"], mail["To"] = subject, self._sender, self._to
@@ -59,6 +63,9 @@ class MailMessenger:
         return Answer("sent", "")
 
     def _send(self, mail: EmailMessage) -> None:
+        import smtplib
+        import ssl
+
         server = self._server
         context = ssl.create_default_context()
         connect = (
