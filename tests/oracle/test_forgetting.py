@@ -15,6 +15,7 @@ import pytest
 from pyarrow import ipc
 
 import headwater as hw
+from headwater.errors import AppRunning
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.queues import EmbeddedQueues
 from headwater.process import session as sessions
@@ -218,6 +219,14 @@ def test_a_person_is_forgotten_everywhere(tmp_path: Path) -> None:
         assert hw.Topic(app.log, letters).read().num_rows == 1, "user 8's is there again"
 
     with shop(folder) as app:  # and it goes on
+        refused = []
+
+        def say(text: str) -> None:
+            with pytest.raises(AppRunning) as told:
+                hw.forget(app.log, "clicks", keys=[{"user_id": 3}])
+            refused.append(told.value)
+
         app.topics["clicks"].append([click(3, "/0", 100)])
-        app.run(until="caught-up")
+        app.run(until="caught-up", say=say)
         check_views(app)
+        assert refused, "while it runs, nothing is forgotten"
