@@ -200,6 +200,8 @@ def test_what_is_no_change_of_a_row_is_passed_over(shop: Shop) -> None:
     assert shop.rows() == []
     (note,) = hw.Topic(shop.app.log, shop.app.log.topic("shop.messages")).read().to_pylist()
     assert (note["prefix"], note["content"], note["lsn"]) == ("p", b"hi", "0/10")
+    told_of = CliRunner().invoke(cli, ["capture", "status", "--log", shop.app.log.url, "--json"]).output
+    assert [(each["position"], each["dead"]) for each in json.loads(told_of)] == [("raw:0=5", 0)]
 
 
 def test_a_tombstone_whose_delete_was_compacted_away_takes_the_row(shop: Shop) -> None:

@@ -37,7 +37,7 @@ FORMATS: dict[str, Callable[[Any, Any], Message]] = {"debezium": debezium.read, 
 KEY, VALUE = "key", "value"
 MOST = 10_000
 """Messages that one append takes in."""
-WAIT_S = 0.5
+WAIT_S = 0.1
 DEAD = pa.schema(
     [
         ("record", pa.string()),
