@@ -21,6 +21,7 @@ from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
 from headwater.serve.follower import Follower
 from headwater.serve.sqlite import SqliteStore
+from headwater.serve.store import Store
 from headwater.serve.view import View
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Running:
 
         return identified(declared(each.lane) for each in self.derived.values())
 
-    def open_store(self, name: str) -> SqliteStore:
+    def open_store(self, name: str) -> Store:
         """The current version's, also if the code is another one by now: rows have the columns they were built with."""
         current = self.versions.current(name)
         if current is None:

@@ -54,7 +54,8 @@ class Source:
 
     log: Log
     lookup: Lookup
-    open: Callable[[Made], AnsweringStore]
+    open: Callable[[Made], Any]
+    """Gives an `AnsweringStore`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class _Answering:
 class View:
     """Without a `source` it answers from one store and knows nothing of versions and of the past."""
 
-    def __init__(self, spec: ViewSpec, open_store: Callable[[], AnsweringStore], source: Source | None = None) -> None:
+    def __init__(self, spec: ViewSpec, open_store: Callable[..., Any], source: Source | None = None) -> None:
         self.spec = spec
         self._open_store = open_store
         self._source = source
