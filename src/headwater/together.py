@@ -17,7 +17,7 @@ from headwater.serve.view import TIMEOUT_S, Source, View
 if TYPE_CHECKING:
     from headwater.log.coverage import Made
     from headwater.serve.snapshot import Moment
-    from headwater.serve.stores.sqlite import SqliteStore
+    from headwater.serve.store import Store
 
 
 class Together:
@@ -68,7 +68,7 @@ class Together:
         """Where views find their versions."""
         running = self._running
 
-        def opened(made: Made) -> SqliteStore:
+        def opened(made: Made) -> Store:
             return running.store_of(
                 next(each for each in running.versions.of(made.name) if each.version == made.version)
             )

@@ -56,7 +56,8 @@ class Source:
 
     log: Log
     lookup: Lookup
-    open: Callable[[Made], AnsweringStore]
+    open: Callable[[Made], Any]
+    """Gives an `AnsweringStore`."""
 
 
 @dataclass(frozen=True)
