@@ -73,7 +73,10 @@ class Together:
                 next(each for each in running.versions.of(made.name) if each.version == made.version)
             )
 
-        return Source(self.log, VersionLookup(self.log, running.folder), opened)
+        def declared() -> dict[str, tuple[str, ...]]:
+            return {name: each.lane.inputs for name, each in running.derived.items()}
+
+        return Source(self.log, VersionLookup(self.log, running.folder, declared=declared), opened)
 
     def _view(self, name: str) -> View:
         if name not in self._running.views:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,41 +36,37 @@ def declared(folder: Path) -> hw.App:
     return app
 
 
-@pytest.fixture
-def app(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, until: Callable[..., None]
-) -> Iterator[hw.App]:
-    """It runs in a thread; the tests are its clients, with an app object of their own."""
-    monkeypatch.setattr(spark, "stop", lambda: None)
-    monkeypatch.setattr(sessions, "spark_session", lambda *given, **named: spark)
-    failed: list[hw.errors.HeadwaterError] = []
-
-    def run(running: hw.App) -> None:
-        try:
-            running.run()
-        except hw.errors.HeadwaterError as error:
-            failed.append(error)
-
-    with declared(tmp_path / "data") as running, declared(tmp_path / "data") as client:
-        thread = threading.Thread(target=run, args=(running,))
-        thread.start()
-        first = client.append("clicks", [{"user_id": 0, "page": "/", "amount": 1}])
-        client.views["by_count"].wait(first, timeout_s=120)
-        yield client
-        running.stop()
-        thread.join()
-    assert failed == []
-
-
 def click(user: int, number: int) -> dict[str, Any]:
     return {"user_id": user, "page": f"/{(user + number) % 7}", "amount": number}
 
 
-def test_a_hundred_clients_read_what_they_wrote(app: hw.App) -> None:
+def test_clients_of_a_running_app(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark runs in the test's own thread; its clients, with an app object of their own, in others."""
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    monkeypatch.setattr(sessions, "spark_session", lambda *given, **named: spark)
+    with declared(tmp_path / "data") as running, declared(tmp_path / "data") as client:
+
+        def use() -> None:
+            try:
+                first = client.append("clicks", [{"user_id": 0, "page": "/", "amount": 1}])
+                client.views["by_count"].wait(first, timeout_s=180)
+                a_hundred_clients_read_what_they_wrote(client)
+                an_append_that_waits_is_seen_by_another_process(client)
+                snapshots_under_load_are_never_a_mixture(client)
+            finally:
+                running.stop()
+
+        with ThreadPoolExecutor(1) as pool:
+            used = pool.submit(use)
+            running.run()
+            used.result()
+
+
+def a_hundred_clients_read_what_they_wrote(app: hw.App) -> None:
     stale: list[str] = []
 
     def client(user: int) -> None:
-        for number in range(1, 4):
+        for number in range(1, 3):
             token = app.topics["clicks"].append([click(user, number)])
             row = app.views["by_user"].get(user, after=token, timeout_s=60)
             if row is None or row["n"] < number:
@@ -85,8 +80,8 @@ def test_a_hundred_clients_read_what_they_wrote(app: hw.App) -> None:
     assert rows == sorted(duckdb.sql(BY_USER).fetchall())
 
 
-def test_an_append_that_waits_is_seen_by_another_process(app: hw.App) -> None:
-    written = {"clicks": [click(7, 1), click(7, 2)], "notes": [{"text": "two clicks"}]}
+def an_append_that_waits_is_seen_by_another_process(app: hw.App) -> None:
+    written = {"clicks": [click(777, 1), click(777, 2)], "notes": [{"text": "two clicks"}]}
     token = app.append(written, wait_for=["by_user", "by_page", "by_count"], timeout_s=60)
     assert set(token.topics) == {"clicks", "notes"}
     asked = f"""
@@ -96,13 +91,13 @@ with hw.App("shop", log={app.log.url!r}) as app:
     view = app.view("by_user", sql={BY_USER!r})
     above = app.view("by_count", sql="SELECT n, count(*) AS users FROM by_user GROUP BY n")
     token = hw.Position.parse({str(token)!r})
-    print(view.get(7)["n"], above.covers(token), view.freshness.waiting)
+    print(view.get(777)["n"], above.covers(token), view.freshness.waiting)
 """
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["2", "True", "0"]
 
 
-def test_snapshots_under_load_are_never_a_mixture(app: hw.App) -> None:
+def snapshots_under_load_are_never_a_mixture(app: hw.App) -> None:
     ended = threading.Event()
 
     def load(user: int) -> None:

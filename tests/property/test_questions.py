@@ -26,10 +26,11 @@ SCHEMA = pa.schema(
         ("price", pa.decimal128(12, 2)),
         ("big", pa.uint64()),
         ("x", pa.float64()),
-        ("at", pa.timestamp("us", "UTC")),
+        ("seen", pa.timestamp("us", "UTC")),
         ("ok", pa.bool_()),
     ]
 )
+DUCK = duckdb.connect(config={"TimeZone": "UTC", "threads": 1})
 START = datetime(2026, 1, 1, tzinfo=UTC)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(-3, 3),
@@ -37,7 +38,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "price": st.integers(-1100, 1100).map(lambda cents: Decimal(cents) / 100),
     "big": st.sampled_from([0, 1, 7, 2**63 - 1, 2**63, 2**64 - 1]),
     "x": st.sampled_from([-1.5, 0.0, 0.25, 1e300]),
-    "at": st.integers(0, 4).map(lambda hours: START + timedelta(hours=hours)),
+    "seen": st.integers(0, 4).map(lambda hours: START + timedelta(hours=hours)),
     "ok": st.booleans(),
 }
 
@@ -85,10 +86,8 @@ def test_answers_are_those_of_duckdb(
 ) -> None:
     table = pa.Table.from_pylist([{"id": number, **row} for number, row in enumerate(rows)], SCHEMA)
     sql = ", ".join(f"{each} NULLS LAST" for each in (*order, "id"))
-    duck = duckdb.connect()
-    duck.execute("SET TimeZone = 'UTC'")
-    duck.register("rows", table)
-    told = duck.sql(f"SELECT id FROM rows WHERE {where} ORDER BY {sql} LIMIT {limit if limit is not None else 1000}")
+    DUCK.register("rows", table)
+    told = DUCK.sql(f"SELECT id FROM rows WHERE {where} ORDER BY {sql} LIMIT {limit if limit is not None else 1000}")
     expected = [row[0] for row in told.fetchall()]
     asked = question(SCHEMA, ["id"], where=where, order_by=[*order, "id"], limit=limit, columns=["id"])
     assert answered(table, asked)["id"].to_pylist() == expected

@@ -238,6 +238,7 @@ def running(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
             while not ended.is_set():
                 house.click(2)
 
+        house.click()
         threads.append(threading.Thread(target=click))
         threads.extend(threading.Thread(target=work, args=(Planned(house.log, house.folder, view),)) for view in views)
         for thread in threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from headwater.errors import TopicNotFound
+from headwater.log import open_log
 from headwater.log.coverage import Made, MadeBy
 from headwater.log.cuts import CUTS, Cut, recent, standing
 from headwater.log.position import AppendNumber, Position
@@ -71,13 +73,13 @@ class Cuts:
 
 
 @lru_cache(maxsize=16)
-def _lookup(log: Log, root: Path) -> VersionLookup:
-    """One a process, as the log: a reader travels to tasks, and neither goes along."""
-    return VersionLookup(log, root)
+def _lookup(url: str, root: Path, pid: int) -> VersionLookup:
+    """One a process: a reader travels to tasks, and this does not go along."""
+    return VersionLookup(open_log(url), root)
 
 
 def _made_by(job: Job) -> MadeBy:
-    return _lookup(job.log(), Path(job.folder).parents[2]).made_by
+    return _lookup(job.log_url, Path(job.folder).parents[2], os.getpid()).made_by
 
 
 def _made(job: Job) -> Made:

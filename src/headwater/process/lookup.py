@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,11 +25,15 @@ class _Known:
 
 
 class VersionLookup:
-    """Every answer is as the registry is at the call; all that costs is to ask for the end of its topic."""
+    """Every answer is as the registry is at the call; all that costs is to ask for the end of its topic.
 
-    def __init__(self, log: Log, root: Path) -> None:
+    `declared` gives the inputs of pipelines in the code at hand: who makes what, as long as nothing of it has run.
+    """
+
+    def __init__(self, log: Log, root: Path, *, declared: Callable[[], Mapping[str, tuple[str, ...]]] = dict) -> None:
         self._log = log
         self._root = root
+        self._declared = declared
         self._registry = Registry(log, clock=system_clock)
         self._read: _Known | None = None
 
@@ -40,7 +44,9 @@ class VersionLookup:
         return self._known().versions.get((view, number))
 
     def made_by(self, topic: str) -> Made | None:
-        return self._known().topics.get(topic)
+        known = self._known()
+        inputs = self._declared().get(topic) if topic not in known.topics and topic not in known.current else None
+        return known.topics.get(topic) if inputs is None else Made(topic, 0, topic, f"{topic}@", inputs)
 
     def _known(self) -> _Known:
         try:

@@ -118,6 +118,8 @@ def _typed(name: str, value: Any, kind: pa.DataType) -> Any:
     try:
         if isinstance(value, str) and not pa.types.is_string(kind) and not pa.types.is_temporal(kind):
             value = pa.scalar(value).cast(kind).as_py()
+        if isinstance(value, float) and pa.types.is_decimal(kind):
+            value = str(value)
         return to_batch([{name: value}], pa.schema([(name, kind)]), topic="")[name][0].as_py()
     except (BadRecord, pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise BadCondition(what=f"column {name!r}: {value!r} is not {kind}", do=f"Give a {kind}") from None

@@ -35,7 +35,7 @@ def parsed(text: str, schema: pa.Schema) -> Condition:
         ) from None
 
 
-def _condition(tree: exp.Expression, schema: pa.Schema) -> Condition:
+def _condition(tree: exp.Expr, schema: pa.Schema) -> Condition:
     from sqlglot import exp
 
     match tree:
@@ -51,7 +51,7 @@ def _condition(tree: exp.Expression, schema: pa.Schema) -> Condition:
     return _of_column(tree, schema)
 
 
-def _of_column(tree: exp.Expression, schema: pa.Schema) -> Condition:
+def _of_column(tree: exp.Expr, schema: pa.Schema) -> Condition:
     """What begins with a column: a list, a range, a null, a truth."""
     from sqlglot import exp
 
@@ -69,7 +69,7 @@ def _of_column(tree: exp.Expression, schema: pa.Schema) -> Condition:
     raise _refused(tree)
 
 
-def _compared(tree: exp.Expression, schema: pa.Schema) -> Condition:
+def _compared(tree: exp.Expr, schema: pa.Schema) -> Condition:
     from sqlglot import exp
 
     op, one, other = _OPS[tree.key], tree.this, tree.args["expression"]
@@ -81,7 +81,7 @@ def _compared(tree: exp.Expression, schema: pa.Schema) -> Condition:
     return compare(_column(one, schema), op, value, schema)
 
 
-def _column(tree: exp.Expression, schema: pa.Schema) -> str:
+def _column(tree: exp.Expr, schema: pa.Schema) -> str:
     """By its name as it is or, as SQL does, whatever its capitals."""
     from sqlglot import exp
 
@@ -93,7 +93,7 @@ def _column(tree: exp.Expression, schema: pa.Schema) -> str:
     return name
 
 
-def _value(tree: exp.Expression) -> Any:
+def _value(tree: exp.Expr) -> Any:
     from sqlglot import exp
 
     match tree:
@@ -114,7 +114,7 @@ def _number(text: str) -> int | float:
     return int(text) if text.lstrip("-").isdigit() else float(text)
 
 
-def _refused(tree: exp.Expression) -> BadCondition:
+def _refused(tree: exp.Expr) -> BadCondition:
     return BadCondition(
         what=f"{tree.sql()!r} cannot be part of a condition here",
         do="Compare columns with values, by =, <>, <, <=, >, >=, IN, BETWEEN, IS NULL, AND, OR, NOT",
