@@ -43,6 +43,22 @@ def test_what_is_shown_of_reading_views_runs(tmp_path: Path) -> None:
     names["app"].close()  # type: ignore[attr-defined]
 
 
+def test_the_account_of_the_commands_document_runs(tmp_path: Path) -> None:
+    names: dict[str, object] = {"__name__": "bank"}
+    for block in blocks("docs/commands.md", "python"):
+        source = block.replace("file:data", f"file:{tmp_path / 'log'}")
+        exec(compile(source, "docs/commands.md", "exec", dont_inherit=True), names)
+    names["app"].close()  # type: ignore[attr-defined]
+
+
+def test_the_bank_of_the_examples_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = (ROOT / "examples" / "bank.py").read_text().replace("file:data/bank", f"file:{tmp_path / 'log'}")
+    exec(compile(source, "examples/bank.py", "exec"), {"__name__": "__main__"})
+    told = capsys.readouterr().out
+    assert "counted once: True" in told
+    assert "now: Account(email='alice@example.org', balance=70)" in told
+
+
 def test_the_readme_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text

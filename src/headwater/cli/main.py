@@ -10,6 +10,7 @@ import typer
 from headwater.cli import (
     backup,
     capture,
+    decider,
     doctor,
     group,
     queue,
@@ -46,6 +47,7 @@ cli.add_typer(view.cli, name="view")
 cli.add_typer(capture.cli, name="capture")
 cli.add_typer(token.cli, name="token")
 cli.add_typer(user.cli, name="user")
+cli.add_typer(decider.cli, name="decider")
 
 
 def main() -> None:

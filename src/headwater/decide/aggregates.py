@@ -60,6 +60,8 @@ class Aggregates:
         self._fingerprint = spec.fingerprint
         self._known: Recent[Aggregate] = Recent(most=spec.cached)
         self._states = StateText(spec)
+        self._broken_ids: set[str] = set()
+        """Those of which a second look has found the same."""
 
     # --- states ---
 
@@ -69,7 +71,9 @@ class Aggregates:
         found = {}
         for each, version in zip(ids, versions, strict=True):
             known = self._known.get(each)
-            if known is None or known.version < version:
+            if version == 0:
+                known = Aggregate(self._spec.beginning())
+            elif known is None or known.version < version:
                 known = self._loaded(each, known, version)
             elif known.version > version:  # forgotten meanwhile, by somebody who may
                 known = self._loaded(each, None, version)
@@ -101,7 +105,8 @@ class Aggregates:
                     raise self._broken(each, f"{now.version} events were found, the log counts {least}")
                 return self.keep(each, now)
             except HistoryBroken:
-                if attempt == 2:
+                if attempt == 2 or each in self._broken_ids:
+                    self._broken_ids.add(each)
                     raise
                 known = None
                 self._nearby.begin_anew()  # it was of another log, or damaged: all is derived again
@@ -125,21 +130,41 @@ class Aggregates:
     def recorded(self, each: str, *, after: int = -1) -> Iterator[Recorded]:
         """The aggregate's events at offsets above `after`, in their order."""
         for row in self.read(self._spec.events_topic, (each,), ("id",), after=after):
-            event, offset = self._rows.event(row), row[OFFSET]
-            yield Recorded(row["version"], event, row["at"], row["command_id"], offset)
+            yield self._recorded(row)
+
+    def _recorded(self, row: dict[str, Any]) -> Recorded:
+        return Recorded(row["version"], self._rows.event(row), row["at"], row["command_id"], row[OFFSET])
 
     def between(self, each: str, after: int, last: int) -> list[Recorded]:
-        """The aggregate's events of versions above `after` up to `last`."""
-        return [recorded for recorded in self.recorded(each) if after < recorded.version <= last]
+        """The aggregate's events of versions above `after` up to `last`: as a rule, these are their places too."""
+        own = self._places(self._spec.events_topic, (each,))
+        for places in (own[after:last], own):
+            rows = self._rows_at(self._spec.events_topic, (each,), ("id",), places)
+            found = [row for row in rows if after < row["version"] <= last]
+            if len(found) == last - after:
+                return [self._recorded(row) for row in found]
+        raise self._broken(each, f"its events {after + 1} to {last} are not all there")
 
     def read(
         self, topic: str, key: Sequence[str], columns: Sequence[str], *, after: int = -1
     ) -> Iterator[dict[str, Any]]:
         """The records of one key, by their places."""
+        return self._rows_at(topic, key, columns, self._places(topic, key, after=after))
+
+    def _places(self, topic: str, key: Sequence[str], *, after: int = -1) -> list[int]:
+        hashed, partition = self._place(topic, key)
+        return self._nearby.places(topic, partition, hashed, after=after)
+
+    def _place(self, topic: str, key: Sequence[str]) -> tuple[int, int]:
         hashed = hash_one(key)
         assert hashed is not None, "keys here are text"
-        partition = (hashed >> 32) % self._log.topic(topic).partitions
-        for near in _near(self._nearby.places(topic, hashed, after=after)):
+        return hashed, (hashed >> 32) % self._log.topic(topic).partitions
+
+    def _rows_at(
+        self, topic: str, key: Sequence[str], columns: Sequence[str], places: Sequence[int]
+    ) -> Iterator[dict[str, Any]]:
+        _, partition = self._place(topic, key)
+        for near in _near(places):
             for batch in self._log.scan(topic, partition, near[0], near[-1] + 1, metadata=True):
                 for row in batch.to_pylist():
                     if all(row[name] == value for name, value in zip(columns, key, strict=True)):

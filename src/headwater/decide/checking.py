@@ -48,8 +48,8 @@ def check(spec: DeciderSpec, log: Log, nearby: Nearby, aggregates: Aggregates, r
                 state = aggregates.evolved(each, state, rows.event(row))
             except HeadwaterError as error:
                 found.append(str(error))
-            states[each] = state, row["version"]
-            if each in wanted and wanted[each].version == row["version"]:
+            states[each] = state, version + 1
+            if each in wanted and wanted[each].version == version + 1:
                 at_snapshot[each] = state
         count += len(states)
         counted = log.versions(spec.events_topic, [(each,) for each in states])

@@ -119,7 +119,7 @@ class EventRows:
             columns = [pa.array([row[field.name]], field.type).to_pylist()[0] for field in self._fields[kind]]
             again = self._current(kind, {f.name: value for f, value in zip(self._fields[kind], columns, strict=True)})
         except Exception as error:
-            raise Unfit(f"{told}: {' '.join(str(error).split())}") from error
+            raise Unfit(f"{told}: {in_words(error)}") from error
         if again != event:
             raise Unfit(f"{told} as it is, but as {again!r}")
 
@@ -151,7 +151,7 @@ class EventRows:
             raise HistoryBroken(
                 decider=self._spec.name,
                 aggregate=str(columns.get("id", "")),
-                why=f"a stored {kind.__name__} does not fit its class: {' '.join(str(error).split())}",
+                why=f"a stored {kind.__name__} does not fit its class: {in_words(error)}",
                 do=f"Give an upcaster for ({kind.__name__!r}, {self._revisions[kind]}): old events stay as they are",
             ) from error
 
@@ -242,4 +242,15 @@ def _converted(field: Field, value: Any) -> Any:
     try:
         return field.to_column(value)
     except Exception as error:
-        raise Unfit(f"gave {value!r} as {field.name!r}: {' '.join(str(error).split())}") from error
+        raise Unfit(f"gave {value!r} as {field.name!r}: {in_words(error)}") from error
+
+
+def in_words(error: Exception) -> str:
+    """On one line; of pydantic's findings the first, with its field."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"field {where!r}: {first['msg'].lower()}" if where else first["msg"].lower()

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from headwater.decide.columns import hints_of
+from headwater.decide.columns import hints_of, in_words
 from headwater.decide.spec import DeciderSpec
 from headwater.errors import BadCommand
 
@@ -52,7 +52,7 @@ class CommandClasses:
 
     def _unfit(self, kind: str, error: Exception) -> BadCommand:
         fields = ", ".join(f"{name}: {_shown(hint)}" for name, hint in hints_of(self._classes[kind]).items())
-        return self._bad(kind, _in_words(error), f"Its fields: {fields or 'none'}")
+        return self._bad(kind, in_words(error), f"Its fields: {fields or 'none'}")
 
     def _bad(self, kind: str, why: str, do: str) -> BadCommand:
         return BadCommand(decider=self._name, command=str(kind), why=why, do=do)
@@ -110,16 +110,6 @@ def _checker(kind: type) -> Callable[[Any], Any]:
     names = [field.name for field in dataclasses.fields(every)]
     validate = strict.__pydantic_validator__.validate_python
     return lambda command: validate({name: getattr(command, name) for name in names})
-
-
-def _in_words(error: Exception) -> str:
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return " ".join(str(error).split())
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"field {where!r}: {first['msg'].lower()}" if where else first["msg"].lower()
 
 
 def _shown(hint: Any) -> str:

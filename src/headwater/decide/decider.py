@@ -20,6 +20,7 @@ from headwater.decide.nearby import Nearby
 from headwater.decide.spec import DeciderSpec
 from headwater.decide.together import Together
 from headwater.decide.turnstile import Turnstile
+from headwater.errors import TopicNotFound
 from headwater.log.keyhash import hash_one
 from headwater.log.position import Position
 from headwater.log.protocol import Log
@@ -50,7 +51,7 @@ class Decider:
         self.topic = log.create(
             TopicSpec(
                 spec.events_topic,
-                self._rows.schema,
+                _with_columns_of_old_events(log, spec.events_topic, self._rows.schema),
                 key=("id",),
                 time="at",
                 partitions=spec.partitions,
@@ -139,3 +140,13 @@ class Decider:
     def close(self) -> None:
         self._nearby.close()
         self._turnstile.close()
+
+
+def _with_columns_of_old_events(log: Log, topic: str, schema: pa.Schema) -> pa.Schema:
+    """Fields that no event has any more stay columns: stored events have them, and upcasters read them."""
+    try:
+        stored = log.topic(topic).schema
+    except TopicNotFound:
+        return schema
+    fields = {each.name: each for each in stored} | {each.name: each for each in schema}
+    return pa.schema(list(fields.values()))

@@ -12,19 +12,21 @@ must be of a version that the log has reached, of this code, and whole.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import apsw
 import google_crc32c
 
-from headwater.errors import Busy
 from headwater.log.keyhash import key_hash
 from headwater.log.protocol import Log
 from headwater.records import OFFSET
+
+T = TypeVar("T")
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS places(
@@ -38,7 +40,9 @@ CREATE TABLE IF NOT EXISTS snapshots(
   state TEXT NOT NULL, crc INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 """
 _SNAPSHOTS = 'SELECT id, version, "offset", at, code, state, crc FROM snapshots'
-PATIENCE_MS = 5_000
+PATIENCE_MS = 1_000
+LAG = 256
+"""So many records of a partition that are not in the file are looked up in the log."""
 NOTED = 4_096
 """Own records that wait in memory for their place in the file."""
 
@@ -90,27 +94,43 @@ class Nearby:
             if self._waiting >= NOTED:
                 self._catch_up({topic for topic, _ in self._noted})
 
-    def places(self, topic: str, hashed: int, *, after: int = -1) -> list[int]:
-        """The offsets of a key's records above `after`, in order; among them, once in a blue moon, another key's."""
+    def places(self, topic: str, partition: int, hashed: int, *, after: int = -1) -> list[int]:
+        """The offsets of a key's records above `after`, in order; among them, once in a blue moon, another key's.
+
+        What the file does not have yet is looked up in the log; only when that is much is it written, if nobody else
+        is writing just then.
+        """
         query = 'SELECT "offset" FROM places WHERE topic = ? AND hash = ? AND "offset" > ? ORDER BY "offset"'
+        spec, end = self._log.topic(topic), self._log.snapshot([topic]).position.offset(topic, partition)
         with self._lock:
-            self._catch_up({topic})
-            rows: list[Any] = self._file.execute(query, (topic, _signed(hashed), after)).fetchall()
-        return [row[0] for row in rows]
+            if not 0 <= end - self._mended(lambda file: _covered(file, topic, partition)) <= LAG:
+                self._catch_up({topic})
+            with self._file as file:  # both as of one moment
+                covered = _covered(file, topic, partition)
+                rows: list[Any] = file.execute(query, (topic, _signed(hashed), after)).fetchall()
+        found = [row[0] for row in rows if row[0] < end]
+        rest = self._scanned(topic, spec.key, partition, max(covered, after + 1), end)
+        return found + [offset for each, offset in rest if each == _signed(hashed)]
 
     def _catch_up(self, topics: Iterable[str]) -> None:
-        try:
+        """Somebody else writing just then does the same work: then it is left to them."""
+
+        def work(_: apsw.Connection) -> None:
             with self._transaction() as file:
                 for topic in sorted(topics):
                     self._catch_up_topic(file, topic)
-        except apsw.BusyError as error:
-            raise Busy(path=str(self._path), waited_s=PATIENCE_MS / 1000) from error
+
+        with contextlib.suppress(apsw.BusyError):
+            self._mended(work)
+
+    def _mended(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do it; once more on a file begun anew if this one is damaged."""
+        try:
+            return work(self._file)
         except (apsw.CorruptError, apsw.NotADBError, apsw.IOError):
             self.close()
             self._remove()
-            with self._transaction() as file:
-                for topic in sorted(topics):
-                    self._catch_up_topic(file, topic)
+            return work(self._file)
 
     def _catch_up_topic(self, file: apsw.Connection, topic: str) -> None:
         spec, ends = self._log.topic(topic), self._log.snapshot([topic]).position
@@ -122,17 +142,15 @@ class Nearby:
             covered = {}
         for partition in range(spec.partitions):
             here, end = covered.get(partition, 0), ends.offset(topic, partition)
-            known = dict(self._forget_noted(topic, partition))
-            while here < end:
-                if here in known:
-                    hashes = known.pop(here)
-                    found = [(topic, _signed(each), here + at) for at, each in enumerate(hashes)]
-                    here += len(hashes)
-                else:
-                    until = min((start for start in known if start > here), default=end)
-                    found = [(topic, *place) for place in self._scanned(topic, spec.key, partition, here, until)]
-                    here = until
-                file.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", found)
+            found: list[tuple[int, int]] = []
+            for start, hashes in sorted(self._forget_noted(topic, partition)):
+                if start >= here:
+                    found += self._scanned(topic, spec.key, partition, here, start)  # what others have appended between
+                    found += [(_signed(each), start + at) for at, each in enumerate(hashes)]
+                    here = start + len(hashes)
+            rest = self._scanned(topic, spec.key, partition, here, end)
+            rows = ((topic, *place) for place in itertools.chain(found, rest))
+            file.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", rows)
             file.execute("INSERT OR REPLACE INTO covered VALUES (?, ?, ?)", (topic, partition, end))
 
     def _forget_noted(self, topic: str, partition: int) -> list[tuple[int, list[int]]]:
@@ -144,6 +162,8 @@ class Nearby:
         self, topic: str, key: Sequence[str], partition: int, start: int, end: int
     ) -> Iterator[tuple[int, int]]:
         first = max(start, self._log.extents(topic)[partition].start)
+        if first >= end:
+            return
         for batch in self._log.scan(topic, partition, first, end, columns=key, metadata=True):
             hashes = key_hash([batch.column(name) for name in key]).view("int64").tolist()
             yield from zip(hashes, batch.column(OFFSET).to_pylist(), strict=True)
@@ -210,7 +230,7 @@ class Nearby:
 
     def begin_anew(self) -> None:
         """For who found that it does not fit the log."""
-        with self._lock, self._transaction() as file:
+        with self._lock, contextlib.suppress(apsw.BusyError), self._transaction() as file:
             file.execute("DELETE FROM places; DELETE FROM covered; DELETE FROM snapshots")
 
     def _remove(self) -> None:
@@ -227,3 +247,8 @@ class Nearby:
 def _signed(hashed: int) -> int:
     """As SQLite keeps it: 64 bits with a sign."""
     return hashed - (1 << 64) if hashed >= 1 << 63 else hashed
+
+
+def _covered(file: apsw.Connection, topic: str, partition: int) -> int:
+    query = 'SELECT "offset" FROM covered WHERE topic = ? AND partition = ?'
+    return int(file.execute(query, (topic, partition)).get or 0)
