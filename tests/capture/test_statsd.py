@@ -121,7 +121,8 @@ def test_past_the_buffer_lines_are_dropped_and_counted(when_slow: Any, kept: ran
         datagrams.start()
         for number in range(500):
             sender.sendto(b"%03d:100|c\n" % number, bound.getsockname())
-            until(lambda number=number: datagrams.received == number + 1)
+            if number % 50 == 49:
+                until(lambda number=number: datagrams.received == number + 1)
         datagrams.stop()
         taken = datagrams.take(timeout_s=0)
     assert [int(each[:3]) for each in taken] == list(kept)

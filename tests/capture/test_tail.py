@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headwater as hw
-from headwater.capture.feeds import watching
+from headwater.capture.feeds import tail, watching
 from headwater.capture.feeds.spec import FeedSpec, TailSettings
 from headwater.capture.feeds.tail import TailCapture
 from headwater.capture.runner import Capturing
@@ -68,7 +68,11 @@ class Tailing:
 
 
 @pytest.fixture
-def files(tmp_path: Path, log: hw.Log, until: Callable[..., None]) -> Iterator[Tailing]:
+def files(
+    tmp_path: Path, log: hw.Log, until: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Tailing]:
+    monkeypatch.setattr(tail, "LOOK_S", 0.02)
+    monkeypatch.setattr(tail, "POLL_S", 0.01)
     folder = tmp_path / "files"
     folder.mkdir()
     made = Tailing(folder, log, until)

@@ -10,7 +10,7 @@ with the records that they tell of, so the two cannot part.
     asked      tables that somebody wants compared with their topics; "*" is all
     comparing  tables for which that is under way
     feed       of a feed: where it listens or which files it reads, and what it does when it is slow
-    counts     of a feed: what became of its lines
+    tally      of a feed: what became of its lines
     file.*     of a feed: how far each file is read, by its device and inode
 """
 

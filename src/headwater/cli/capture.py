@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from headwater.capture.appender import position_in
-from headwater.capture.position import lsn_text
+from headwater.capture.position import SourcePosition, lsn_text
 from headwater.capture.state import State, ask, captures_in
 from headwater.cli.existing import existing
 from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.cli.run import load_app
 from headwater.cli.status import StatusLine
 from headwater.errors import UsageError
-from headwater.log import Log, open_log
+from headwater.log import open_log
 
 cli = typer.Typer(no_args_is_help=True, help="Databases, metrics and files that become topics.")
 
@@ -63,32 +63,37 @@ def resnapshot(
 
 @cli.command()
 def status(log: LogUrl = LOG, as_json: Json = False) -> None:
-    """All captures that this log knows: how far they are, what of their snapshots is done, and what became of lines
-    that arrived: how many were appended, bad, dropped because we were slow, or lost before we saw them."""
+    """All captures that this log knows: how far they are, and what of their snapshots is done. Of lines that arrive:
+    how many were appended, were bad, were dropped because we were slow, were lost before we saw them."""
     existing(log)
     opened = open_log(log)
-    rows = [_stands(opened, name) for name in captures_in(opened)]
-    opened.close()
+    rows = []
+    for name in captures_in(opened):
+        state = State(opened, name)
+        state.load()
+        position = position_in(opened, name)
+        pieces = state.get("pieces") or []
+        rows.append(
+            {
+                "capture": name,
+                "slot": (state.get("source") or {}).get("name"),
+                "position": lsn_text(position.end) if position is not None else None,
+                "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
+                "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges",
+                **_arrived(state, position),
+            }
+        )
     if not as_json:  # a table for people has no columns that are empty
-        told = [column for column in (rows[0] if rows else ()) if any(row[column] not in (None, "") for row in rows)]
-        rows = [{column: row[column] for column in told} for row in rows]
+        told = {column for row in rows for column, value in row.items() if value not in (None, "")}
+        rows = [{column: value for column, value in row.items() if column in told} for row in rows]
     write_rows(rows, as_json=as_json)
 
 
-def _stands(opened: Log, name: str) -> dict[str, Any]:
-    state = State(opened, name)
-    state.load()
-    position = position_in(opened, name)
-    pieces = state.get("pieces") or []
-    feed, counts = state.get("feed") or {}, state.get("counts") or {}
-    end = position.end if position is not None else None
-    return {
-        "capture": name,
-        "slot": (state.get("source") or {}).get("name"),
-        "position": end if end is None else f"{end} bytes" if feed else lsn_text(end),
-        "tables": ", ".join(dict.fromkeys(piece["table"] for piece in pieces)),
-        "snapshot": f"{sum(piece['done'] for piece in pieces)} of {len(pieces)} ranges" if not feed else None,
-        "from": feed.get("url"),
-        "when_slow": feed.get("when_slow"),
-        **{column: counts.get(column) for column in ("lines", "bad", "dropped", "lost", "last_bad")},
-    }
+def _arrived(state: State, position: SourcePosition | None) -> dict[str, Any]:
+    """Of a feed: where it comes from, what it does when it is slow, and what became of its lines."""
+    feed, tally = state.get("feed") or {}, state.get("tally") or {}
+    came = {"from": feed.get("url"), "when_slow": feed.get("when_slow")}
+    came |= {column: tally.get(column) for column in ("lines", "bad", "dropped", "lost", "last_bad")}
+    if feed:
+        came |= {"position": f"{position.end if position is not None else 0} bytes", "snapshot": None}
+    return came

@@ -58,7 +58,7 @@ class StatsdCapture:
         (spec,) = self.topics().values()
         with bind(self.spec.url, anybody=self.settings.anybody) as bound:
             appender = self._appender = Appender(self._log, self.spec.name, patience_s=PATIENCE_S)
-            self._counts = Counts.from_state(appender.state.get("counts"))
+            self._counts = Counts.from_state(appender.state.get("tally"))
             self._lost_before = self._counts.lost
             datagrams = self._datagrams = Datagrams(bound, self.settings, url=self.spec.url)
             self._done = 0
@@ -107,7 +107,7 @@ class StatsdCapture:
         parts = appender.stage(spec, _batch(metrics, spec))
         position = SourcePosition(0, appender.position.end + sum(map(len, taken)))
         self._counts.lines += len(metrics)
-        state = {"counts": self._settled().to_state(), "feed": self.spec.to_state()}
+        state = {"tally": self._settled().to_state(), "feed": self.spec.to_state()}
         done = append_when_possible(appender, parts, position, stopped, self._wait, **state)
         dropped = sum(map(lines_in, taken)) if done is None else done.dropped
         self._counts.lines -= dropped if done is not None else len(metrics)

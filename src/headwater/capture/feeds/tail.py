@@ -97,9 +97,9 @@ class TailCapture:
         spec, *_ = self.topics().values()
         appender = self._appender = Appender(self._log, self.spec.name, patience_s=PATIENCE_S)
         state = appender.state
-        self._counts = Counts.from_state(state.get("counts"))
+        self._counts = Counts.from_state(state.get("tally"))
         known = [Growing.from_state(key, found) for key, found in state.beginning(FILE).items()]
-        at_end = self.settings.start == "end" and state.get("counts") is None
+        at_end = self.settings.start == "end" and state.get("tally") is None
         watched = self._watched = Watched(self._pattern, known, at_end=at_end)
         try:
             looked = 0.0
@@ -155,9 +155,9 @@ class TailCapture:
     def _look(self, watched: Watched, appender: Appender, stopped: threading.Event) -> None:
         """Step 1. What the first look of all finds, and what is forgotten, is written down at once."""
         changes: dict[str, Any] = {FILE + key: None for key in watched.look()}
-        if appender.state.get("counts") is None:
+        if appender.state.get("tally") is None:
             changes |= {FILE + key: file.to_state() for key, file in watched.files.items()}
-            changes |= {"counts": self._counts.to_state(), "feed": self.spec.to_state()}
+            changes |= {"tally": self._counts.to_state(), "feed": self.spec.to_state()}
         if changes:
             append_when_possible(appender, [], appender.position, stopped, self._wait, **changes)
         self._behind = watched.behind_bytes()
@@ -229,7 +229,7 @@ class TailCapture:
             self._counts.bad += len(found.bad)
         position = SourcePosition(0, appender.position.end + sum(each.end - each.file.offset for each in taken))
         state: dict[str, Any] = {FILE + each.file.key: each.state for each in taken}
-        state |= {"counts": self._counts.to_state(), "feed": self.spec.to_state()}
+        state |= {"tally": self._counts.to_state(), "feed": self.spec.to_state()}
         done = append_when_possible(appender, parts, position, stopped, self._wait, **state)
         if done is None:
             return False
