@@ -12,12 +12,11 @@ from headwater.log import Log, Position, Producer, Topic
 from headwater.process.lookup import VersionLookup
 from headwater.records import Rows
 from headwater.running import Running
-from headwater.serve.view import TIMEOUT_S, Source, View
+from headwater.serve.view import TIMEOUT_S, AnsweringStore, Source, View
 
 if TYPE_CHECKING:
     from headwater.log.coverage import Made
     from headwater.serve.snapshot import Moment
-    from headwater.serve.sqlite import SqliteStore
 
 
 class Together:
@@ -68,7 +67,7 @@ class Together:
         """Where views find their versions."""
         running = self._running
 
-        def opened(made: Made) -> SqliteStore:
+        def opened(made: Made) -> AnsweringStore:
             return running.store_of(
                 next(each for each in running.versions.of(made.name) if each.version == made.version)
             )

@@ -49,7 +49,7 @@ def test_clients_of_a_running_app(spark: SparkSession, monkeypatch: pytest.Monke
         def use() -> None:
             try:
                 first = client.append("clicks", [{"user_id": 0, "page": "/", "amount": 1}])
-                client.views["by_count"].wait(first, timeout_s=180)
+                client.views["by_count"].wait(first, timeout_s=300)
                 a_hundred_clients_read_what_they_wrote(client)
                 an_append_that_waits_is_seen_by_another_process(client)
                 snapshots_under_load_are_never_a_mixture(client)
@@ -68,7 +68,7 @@ def a_hundred_clients_read_what_they_wrote(app: hw.App) -> None:
     def client(user: int) -> None:
         for number in range(1, 3):
             token = app.topics["clicks"].append([click(user, number)])
-            row = app.views["by_user"].get(user, after=token, timeout_s=60)
+            row = app.views["by_user"].get(user, after=token, timeout_s=120)
             if row is None or row["n"] < number:
                 stale.append(f"user {user} wrote {number} clicks and read {row}")
 
@@ -82,7 +82,7 @@ def a_hundred_clients_read_what_they_wrote(app: hw.App) -> None:
 
 def an_append_that_waits_is_seen_by_another_process(app: hw.App) -> None:
     written = {"clicks": [click(777, 1), click(777, 2)], "notes": [{"text": "two clicks"}]}
-    token = app.append(written, wait_for=["by_user", "by_page", "by_count"], timeout_s=60)
+    token = app.append(written, wait_for=["by_user", "by_page", "by_count"], timeout_s=120)
     assert set(token.topics) == {"clicks", "notes"}
     asked = f"""
 import headwater as hw
@@ -110,7 +110,7 @@ def snapshots_under_load_are_never_a_mixture(app: hw.App) -> None:
     for thread in threads:
         thread.start()
     try:
-        told = [app.snapshot(["by_user", "by_page", "by_count"], timeout_s=60) for _ in range(4)]
+        told = [app.snapshot(["by_user", "by_page", "by_count"], timeout_s=120) for _ in range(4)]
     finally:
         ended.set()
         for thread in threads:

@@ -30,7 +30,8 @@ SCHEMA = pa.schema(
         ("ok", pa.bool_()),
     ]
 )
-DUCK = duckdb.connect(config={"TimeZone": "UTC", "threads": 1})
+DUCK = duckdb.connect()
+DUCK.execute("SET TimeZone = 'UTC'; SET threads = 1")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "n": st.integers(-3, 3),

@@ -39,6 +39,7 @@ class SqliteStore:
         self._names = ", ".join(_quoted(name) for name in schema.names)
         self._where = " AND ".join(f"{_quoted(name)} IS ?" for name in key)
         self._same = " AND ".join(f"{_quoted(name)} IS ?" for name in schema.names)
+        self._as_is = all(_as_is(field.type) for field in schema)
         self._local = threading.local()
         path.parent.mkdir(parents=True, exist_ok=True)
         columns = ", ".join(f"{_quoted(field.name)} {affinity(field.type)}" for field in schema)
@@ -146,9 +147,15 @@ class SqliteStore:
                 raise BadKey(view=self.path.stem, key=self._key, given=tuple(key)) from None
             wanted.append(self._plain(name, typed.as_py()))
         with self._transaction() as connection:
-            rows = connection.execute(f"SELECT {self._names} FROM rows WHERE {self._where}", tuple(wanted)).fetchall()
-            found = self._table(rows).to_pylist()
-            return (found[0] if found else None), _mark(connection)
+            query = f"SELECT {self._names} FROM rows WHERE {self._where} LIMIT 1"
+            row: Any = connection.execute(query, tuple(wanted)).fetchone()
+            if row is not None:
+                row = (
+                    dict(zip(self._schema.names, row, strict=True))
+                    if self._as_is
+                    else self._table([row]).to_pylist()[0]
+                )
+            return row, _mark(connection)
 
     def _plain(self, column: str, value: Any) -> Any:
         return plain(pa.array([value], self._schema.field(column).type))[0].as_py()
@@ -168,6 +175,12 @@ class SqliteStore:
         if connection is not None:
             connection.close()
             del self._local.connection
+
+
+def _as_is(kind: pa.DataType) -> bool:
+    """Whether SQLite gives back the very value that Arrow would."""
+    number = pa.types.is_integer(kind) and not pa.types.is_uint64(kind)
+    return bool(number or pa.types.is_floating(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 def _numbered(rows: pa.Table) -> tuple[list[int], list[tuple[Any, ...]]]:
