@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from headwater.log import Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.disk import Disk
 from headwater.log.position import AppendNumber
+from headwater.log.protocol import Part
 from headwater.log.spec import Settings
 from headwater.records import schema_of
 from headwater.testing.log_contract import CLICKS, LogContract, click
@@ -244,3 +247,20 @@ def test_what_is_staged_can_be_read_before_it_is_appended(log: hw.Log) -> None:
         part = log.stage("clicks", 0, pa.RecordBatch.from_arrays([pa.array(range(rows))], schema=spec.stored))
         assert [batch.num_rows for batch in log.peek(part)] == [rows]
     assert log.extents("clicks")[0].end == 0
+
+
+@pytest.mark.parametrize("count", [1, 40, 200])
+@pytest.mark.parametrize("kind", ["string", "int64", "timestamp"])
+def test_rows_are_staged_as_their_batch_would_be(tmp_path: Path, kind: str, count: int) -> None:
+    """By Python's own means or by Arrow: to the same partitions, in the same order, with the same keys counted."""
+    log = EmbeddedLog(tmp_path / "log")
+    keys: dict[str, Any] = {"string": str, "int64": int, "timestamp": lambda n: datetime.fromtimestamp(n, UTC)}
+    spec = TopicSpec("t", schema_of({"k": kind, "v": "int64"}), key=("k",), versioned=True)
+    topic = Topic(log, log.create(spec))
+    rows = [{"k": keys[kind](number % 7), "v": number} for number in range(count)]
+
+    def content(parts: list[Part]) -> list[Any]:
+        return sorted((part.partition, part.keys, [b.to_pylist() for b in log.peek(part)]) for part in parts)
+
+    assert content(log.stage_rows("t", rows)) == content(topic.parts(rows))
+    log.close()

@@ -116,7 +116,7 @@ class Decider:
             return copy.deepcopy(self._aggregates.current([aggregate])[aggregate].state)
         hashed = hash_one([aggregate]) or 0
         partition = (hashed >> 32) % self.topic.partitions
-        return self._aggregates.state_at(aggregate, wanted_until(as_of, self.topic.name, partition)).state
+        return self._aggregates.state_at(aggregate, wanted_until(as_of, self.topic.name, partition))
 
     def version(self, aggregate: str) -> int:
         """How many events it has; 0: nothing has happened to it."""
@@ -124,7 +124,7 @@ class Decider:
 
     def history(self, aggregate: str) -> list[Recorded]:
         """Its events from the first on, as today's classes, with when and by which command they came."""
-        return list(self._aggregates.recorded(aggregate))
+        return self._aggregates.history(aggregate)
 
     # --- upkeep ---
 
