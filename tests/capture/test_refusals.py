@@ -162,6 +162,23 @@ def test_added_columns_and_wider_types_evolve_the_topic(items: Database) -> None
     assert_same(items.log, items.url, "items")
 
 
+@pytest.mark.parametrize("identity", ["DEFAULT", "FULL"])
+def test_old_rows_have_the_default_of_an_added_column(items: Database, identity: str) -> None:
+    """The stream does not tell of them: PostgreSQL notes the value beside the table."""
+    items.run(f"ALTER TABLE items REPLICA IDENTITY {identity}", "INSERT INTO items VALUES (2, 'two'), (3, 'three')")
+    capturing = items.capture(["items"])
+    items.caught_up(capturing)
+    items.run(
+        "UPDATE items SET name = 'before' WHERE id = 2",
+        "ALTER TABLE items ADD COLUMN price numeric(8,2) DEFAULT 1.5",
+        "UPDATE items SET name = 'after' WHERE id = 3",
+        "INSERT INTO items VALUES (4, 'four')",
+    )
+    items.caught_up(capturing)
+    assert items.log.topic("items").schema.names == ["id", "name", "price"]
+    assert_same(items.log, items.url, "items")
+
+
 @pytest.mark.parametrize(
     ("statement", "words"),
     [

@@ -23,6 +23,7 @@ from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, lsn_of, lsn_text
 from headwater.capture.postgres.connection import Connection, connect, translated
 from headwater.capture.postgres.following import Following, Overrun
+from headwater.capture.postgres.relations import Grown
 from headwater.capture.postgres.slot import (
     Slot,
     check_server,
@@ -113,6 +114,10 @@ class PostgresCapture:
             except Overrun:
                 self._say(f"capture {name}: over its budget of WAL; a new slot, and all tables are compared")
                 slot = self._anew(connection, tables)
+            except Grown as grown:
+                self._say(f"capture {name}: {grown.table.name} has a new column with values; it is compared")
+                left = appender.state.get("comparing") or []
+                appender.append([], comparing=sorted({*left, grown.table.name}))
 
     def _outbox(self, appender: Appender, tables: dict[str, Table]) -> Outbox | None:
         name, settings = self.spec.settings.outbox, self.spec.settings

@@ -16,6 +16,18 @@ from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
 from headwater.records import schema_of
 
+FILLED = """
+    SELECT bool_or(atthasdef OR atthasmissing OR attidentity <> '') FROM pg_attribute
+    WHERE attrelid = %s AND attname = ANY(%s)"""
+
+
+class Grown(Exception):
+    """A table has a new column with values in its old rows, of which the stream tells nothing: it must be compared with
+    its topic before the stream goes on."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
 
 class Relations:
     def __init__(self, log: Log, connection: Connection, tables: Mapping[str, Table]) -> None:
@@ -70,8 +82,15 @@ class Relations:
                 do=f"Run: ALTER TABLE {table.sql_name} REPLICA IDENTITY FULL;  -- then compare what was missed: "
                 f"headwater capture resnapshot NAME {table.name}",
             )
+        if self._grown(table, known.spec):
+            raise Grown(table)
         known.table, known.spec = table, self._evolved(table, known.spec)
         return known
+
+    def _grown(self, table: Table, spec: TopicSpec) -> bool:
+        new = [column.name for column in table.columns if column.name not in spec.schema.names]
+        found = self._connection.execute(FILLED, (table.oid, new)).fetchone() if new else None
+        return found is not None and bool(found[0])
 
     def _evolved(self, table: Table, spec: TopicSpec) -> TopicSpec:
         told = {column.name: column.kind for column in table.columns}
