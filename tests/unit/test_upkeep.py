@@ -11,7 +11,7 @@ import pytest
 
 from headwater.errors import BadSchema, Compacted, Missed, Pinned
 from headwater.log import Position, Settings, Topic, TopicSpec
-from headwater.log.embedded import EmbeddedLog
+from headwater.log.embedded import EmbeddedLog, read
 from headwater.log.embedded.upkeep import rollup
 from headwater.log.position import AppendNumber
 from headwater.records import schema_of, to_batch
@@ -267,6 +267,40 @@ def test_an_upsert_table_keeps_the_newest_row_of_a_key_and_tombstones_for_a_whil
     topic.upsert([{"user_id": 5, "name": "e"}])
     log.upkeep.compact("users")
     assert rows() == [(1, "c", False), (5, "e", False)]
+
+
+def test_a_scan_that_compaction_overtakes_is_told_and_a_read_begins_anew(
+    log: EmbeddedLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A net sum in the place of records of which a part was read already would be counted with that part."""
+    monkeypatch.setattr(read, "PAGE_CHUNKS", 2)
+    users = table(log)
+    for _ in range(4):
+        users.append([user(1, "de")])
+        users.append([user(1, "de", -1)])
+    users.append([user(2, "fr")])
+    scan = log.scan("users", 0, 0, 9)
+    assert next(scan)["_weight"].to_pylist() == [1]
+    log.upkeep.compact("users")
+    with pytest.raises(Compacted, match="Begin again at 0"):
+        list(scan)
+
+    batches, overtaken = log.scan, []
+
+    def overtaking(*given: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        scanned = batches(*given, **options)
+        yield next(scanned)
+        if not overtaken:
+            overtaken.append(log.upkeep.compact("users"))
+        yield from scanned
+
+    for _ in range(3):
+        users.append([user(3, "us")])
+        users.append([user(3, "us", -1)])
+    monkeypatch.setattr(log, "scan", overtaking)
+    rows = users.read().to_pylist()
+    assert overtaken
+    assert [(row["user_id"], row["_weight"]) for row in rows] == [(2, 1)]
 
 
 def test_compaction_stops_at_the_position_of_a_consumer(log: EmbeddedLog) -> None:

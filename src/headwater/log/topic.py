@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import UsageError
+from headwater.errors import Compacted, UsageError
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Appended, Log, Part, Producer
 from headwater.log.spec import Settings, TopicSpec
@@ -22,6 +22,8 @@ METADATA = [pa.field(PARTITION, pa.int32()), pa.field(OFFSET, pa.int64()), pa.fi
 
 FEW = 100
 """Appends of so many dicts are worth writing together with those of other threads."""
+OVERTAKEN = 5
+"""So often compaction may overtake a read before that is told."""
 
 
 class Topic:
@@ -104,8 +106,8 @@ class Topic:
 
     def read(self, start: Position | datetime | None = None, end: Position | None = None) -> pa.Table:
         """The records after `start` (a position, or those appended since a time) up to `end`, with metadata columns."""
-        last = end or self.end()
-        batches = list(self._between(self._beginning(start), last))
+        first, last = self._beginning(start), end or self.end()
+        batches = [batch for partition in range(self.spec.partitions) for batch in self._whole(partition, first, last)]
         return pa.Table.from_batches(batches, pa.schema([*self.spec.stored, *METADATA]))
 
     def follow(
@@ -148,9 +150,22 @@ class Topic:
 
     def _between(self, first: Position, last: Position) -> Iterator[pa.RecordBatch]:
         for partition in range(self.spec.partitions):
-            low, high = first.offset(self.name, partition), last.offset(self.name, partition)
-            if high > low:
-                yield from self._log.scan(self.name, partition, low, high, metadata=True)
+            yield from self._of(partition, first, last)
+
+    def _of(self, partition: int, first: Position, last: Position) -> Iterator[pa.RecordBatch]:
+        low, high = first.offset(self.name, partition), last.offset(self.name, partition)
+        if high > low:
+            yield from self._log.scan(self.name, partition, low, high, metadata=True)
+
+    def _whole(self, partition: int, first: Position, last: Position) -> list[pa.RecordBatch]:
+        """Begun anew when compaction has overtaken it: from the start that can be done."""
+        for _ in range(OVERTAKEN):
+            try:
+                return list(self._of(partition, first, last))
+            except Compacted:
+                if first.offset(self.name, partition):
+                    raise
+        return list(self._of(partition, first, last))
 
     # --- changing ---
 

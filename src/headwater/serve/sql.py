@@ -27,6 +27,7 @@ from headwater.log.topic import METADATA
 from headwater.records import DELETED, OFFSET, WEIGHT
 
 MEMORY = "1GB"
+_LESS = "Ask for less, or make it a view: views are kept ready"
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Asking:
         except duckdb.Error as error:
             if stopped.is_set():
                 raise QueryStopped(limit_s=timeout_s) from None
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise QueryRefused(why=f"it takes more than {MEMORY} of memory", do=_LESS) from None
             raise QueryRefused(why=_first_line(error)) from None
         finally:
             timer.cancel()
@@ -160,7 +163,7 @@ class Asking:
         if count > self._most:
             raise QueryRefused(
                 why=f"topic {spec.name!r} has {count} records, and a query may read {self._most}",
-                do="Make it a view: views are kept ready",
+                do=_LESS,
             )
         needed = {*spec.key, WEIGHT, DELETED} if spec.kind == "table" else set()
         columns = [

@@ -20,11 +20,13 @@ from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP
 
 PAGE_CHUNKS = 512
 PAGE_BYTES = 4 * 1024 * 1024
-"""A page of the listing: so many chunks, so many inlined bytes. Between pages upkeep may swap what it likes."""
+"""A page of the listing: so many chunks, so many inlined bytes. Between pages upkeep may swap what it likes; but a sum
+of weights that has taken the place of records of which some were read already cannot be gone on with."""
 
 
 class Scan:
-    """Offsets start <= o < end of a partition. It goes on by offset, so chunks swapped on the way do not matter."""
+    """Offsets start <= o < end of a partition. It goes on by offset, so chunks swapped on the way do not matter, but in
+    a weighted topic that is compacted past where the scan stands: that is told (`Compacted`), and it begins anew."""
 
     def __init__(self, catalog: Catalog, disk: Disk, topic: KnownTopic, partition: int, start: int, end: int) -> None:
         self._catalog = catalog
@@ -33,15 +35,15 @@ class Scan:
         self._partition = partition
         self._next = start
         self._end = end
+        self._horizon: int | None = None
+        """As it was when the scan began."""
 
     def batches(self, columns: Sequence[str] | None, *, metadata: bool) -> Iterator[pa.RecordBatch]:
         wanted = self._topic.spec.stored
         if columns is not None:
             wanted = pa.schema([wanted.field(name) for name in columns])
-        first = True
         while self._next < self._end:
-            page = self._page(check_horizon=first)
-            first = False
+            page = self._page()
             if not page:
                 return
             for chunk, data, bounds in page:
@@ -49,10 +51,10 @@ class Scan:
                     yield self._shaped(batch, offset, wanted, bounds if metadata else None)
                 self._next = max(self._next, chunk.end)
 
-    def _page(self, *, check_horizon: bool) -> list[tuple[Chunk, bytes | None, Bounds]]:
+    def _page(self) -> list[tuple[Chunk, bytes | None, Bounds]]:
         with self._catalog.read() as catalog:
             self._renew(catalog)
-            self._check(catalog, check_horizon=check_horizon)
+            self._check(catalog)
             where = 'partition = ? AND "end" > ? AND start < ?'
             given = (self._partition, self._next, self._end)
             listed = select_chunks(catalog, self._topic.id, where, given, limit=PAGE_CHUNKS)
@@ -72,12 +74,15 @@ class Scan:
             raise TopicNotFound(topic=known.spec.name)
         self._topic = known
 
-    def _check(self, catalog: apsw.Connection, *, check_horizon: bool) -> None:
+    def _check(self, catalog: apsw.Connection) -> None:
         name, extent = self._topic.spec.name, extents_of(catalog, self._topic)[self._partition]
         if self._next < extent.start and not (self._next == 0 and extent.horizon >= extent.start):
             raise Missed(topic=name, partition=self._partition, asked=self._next, first=extent.start)
-        if check_horizon and 0 < self._next < extent.horizon:
+        begins = self._horizon is None
+        moved = not begins and self._topic.spec.weighted and extent.horizon != self._horizon
+        if (begins or moved) and 0 < self._next < extent.horizon:
             raise Compacted(topic=name, partition=self._partition, asked=self._next, horizon=extent.horizon)
+        self._horizon = extent.horizon
 
     def _records(self, chunk: Chunk, data: bytes | None) -> Iterator[tuple[Ints, pa.RecordBatch]]:
         """The records of a chunk that are in the range, with their offsets, a batch at a time."""
