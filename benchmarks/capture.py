@@ -3,7 +3,7 @@
 1. Streaming a backlog of mixed changes: ours, durable in a topic, against `pg_recvlogical` into nothing, which is the
    server's own ceiling, and against the Debezium engine.
 2. A snapshot: ours, durable in a topic, against `COPY` into nothing and against Debezium's.
-3. Latency from commit to readable in the topic, at 1,000 changes a second.
+3. Latency from commit to readable in the topic, at 1,000 changes a second; of Debezium, to its consumer.
 4. Memory while one transaction of a million rows is captured.
 
 Each side alone, one after the other, on the same server and tables, in processes of their own, warm. The median of the
@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +91,65 @@ def snapshots(source: Source, folder: Path, sizes: Sizes, rounds: int, debezium:
     return middle(found)
 
 
-def latency(source: Source, folder: Path, sizes: Sizes) -> dict[str, float]:
-    """A transaction of ten changes every hundredth of a second; a follower of the topic looks when they are there."""
+def latency(source: Source, folder: Path, sizes: Sizes, debezium: Debezium | None) -> dict[str, Any]:
+    """Ours: until a follower of the topic has it, durable. Debezium: until its consumer has it, which keeps nothing."""
+    found = {"ours": _ours_latency(source, folder, sizes)}
+    source.drop_slots()
+    say(f"latency: {found}")
+    if debezium is not None:
+        source.run("DELETE FROM live WHERE id >= 0")
+        found["debezium"] = _debezium_latency(source, sizes, debezium, folder)
+        source.drop_slots()
+        say(f"latency: {found}")
+    return found
+
+
+def _ours_latency(source: Source, folder: Path, sizes: Sizes) -> dict[str, float]:
     log_url = f"file:{folder}/live"
     child = Child(ours.running, source.url, log_url, "live", "live").ready()
+    source.run(f"INSERT INTO live SELECT {ROW} FROM generate_series(-100, -1) g")
+    log = hw.open(log_url)
+    topic = hw.Topic(log, log.topic("live"))
+    while topic.read().num_rows < 100:
+        time.sleep(0.05)
+    position, number = topic.end(), AppendNumber(0)
+
+    def come() -> list[int]:
+        nonlocal position, number
+        number = log.wait(number, 0.2)
+        before, position = position, topic.end()
+        ids: list[int] = topic.read(before, position)["id"].to_pylist()
+        return ids
+
+    figures = _latency(source, sizes, come)
+    child.tell("end")
+    child.last_word()
+    log.close()
+    return figures
+
+
+def _debezium_latency(source: Source, sizes: Sizes, debezium: Debezium, folder: Path) -> dict[str, float]:
+    debezium.begin("dbz_live", folder, "live")
+    with debezium.telling("dbz_live", "live") as engine:
+        source.run("UPDATE live SET id = id WHERE id < 0")
+        while len(engine.messages) < 100 and engine.ended is None:
+            time.sleep(0.05)
+        place = len(engine.messages)
+
+        def come() -> list[int]:
+            nonlocal place
+            assert engine.ended is None, engine.ended
+            told = engine.messages[place:]
+            place += len(told)
+            if not told:
+                time.sleep(0.0005)
+            return [json.loads(key)["id"] for key, _ in told if key is not None]
+
+        return _latency(source, sizes, come)
+
+
+def _latency(source: Source, sizes: Sizes, come: Callable[[], list[int]]) -> dict[str, float]:
+    """A transaction of ten changes every hundredth of a second; `come` gives the ids that are there by now."""
     committed: dict[int, float] = {}
     over = threading.Event()
 
@@ -109,34 +165,21 @@ def latency(source: Source, folder: Path, sizes: Sizes) -> dict[str, float]:
                 time.sleep(0.0002)
         over.set()
 
-    source.run(f"INSERT INTO live SELECT {ROW} FROM generate_series(-100, -1) g")
-    log = hw.open(log_url)
-    topic = hw.Topic(log, log.topic("live"))
-    while topic.read().num_rows < 100:
-        time.sleep(0.05)
     writer = threading.Thread(target=write)
-    position, seen, number = topic.end(), [], AppendNumber(0)
     writer.start()
+    seen: list[float] = []
     deadline = time.perf_counter() + sizes.latency_s + 20
     while (not over.is_set() or len(seen) < len(committed)) and time.perf_counter() < deadline:
-        number = log.wait(number, 0.2)
-        end = topic.end()
-        ids = topic.read(position, end)["id"].to_pylist()
+        ids = come()
         now = time.perf_counter()
-        seen += [(now - committed[each]) * 1000 for each in ids if each in committed]
-        position = end
+        seen += [max(0.0, now - committed.get(each, now)) * 1000 for each in ids if each >= 0]
     writer.join()
-    child.tell("end")
-    child.last_word()
-    log.close()
-    source.drop_slots()
     seen.sort()
     figures = {
         "p50_ms": seen[len(seen) // 2],
         "p99_ms": seen[int(len(seen) * 0.99)],
         "per_s": len(seen) / sizes.latency_s,
     }
-    say(f"latency: {figures}")
     return {name: round(value, 1) for name, value in figures.items()}
 
 
@@ -180,7 +223,7 @@ def main() -> None:
         detail = {
             "streaming_changes_per_s": streaming(source, folder, sizes, given.rounds, debezium),
             "snapshot_rows_per_s": snapshots(source, folder, sizes, given.rounds, debezium),
-            "latency_at_1000_per_s": latency(source, folder, sizes),
+            "latency_at_1000_per_s": latency(source, folder, sizes, debezium),
             "memory_of_a_large_transaction": memory(source, folder, sizes),
             "cores": os.cpu_count(),
         }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from for_capture.source import PUBLICATION
-from headwater.testing.debezium import command, debezium_jars, settings_of
+from headwater.testing.debezium import DebeziumTelling, command, debezium_jars, settings_of
 from headwater.testing.maven import JarsMissing
 from headwater.testing.postgres import PostgresServer
 
@@ -44,9 +44,12 @@ class Debezium:
     def snapshot(self, slot: str, folder: Path, table: str, rows: int) -> float:
         return self._seconds(slot, table, "initial_only", rows)
 
-    def _seconds(self, slot: str, table: str, mode: str, changes: int) -> float:
-        """From the first change to the last."""
-        settings = settings_of(
+    def telling(self, slot: str, table: str) -> DebeziumTelling:
+        """From its slot on, to a consumer that has each message at once."""
+        return DebeziumTelling(self._found, self._settings(slot, table, "no_data"), self._folder)
+
+    def _settings(self, slot: str, table: str, mode: str) -> dict[str, str]:
+        return settings_of(
             self._server,
             slot,
             f"public.{table}",
@@ -57,6 +60,10 @@ class Debezium:
             max_batch_size="8192",
             max_queue_size="65536",
         )
+
+    def _seconds(self, slot: str, table: str, mode: str, changes: int) -> float:
+        """From the first change to the last."""
+        settings = self._settings(slot, table, mode)
         asked = command(self._found, settings, self._folder / f"{slot}.properties", changes)
         told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=RUN_S)
         for line in told.stdout.splitlines():

@@ -53,7 +53,7 @@ class Source:
         self.run(f"CREATE TABLE changes {TABLE}", f"CREATE TABLE rows {TABLE}", f"CREATE TABLE large {TABLE}")
         self.run(f"CREATE TABLE live {TABLE}", f"INSERT INTO rows SELECT {ROW} FROM generate_series(1, {sizes.rows}) g")
         self.run("CREATE ROLE debezium SUPERUSER LOGIN PASSWORD 'debezium'")
-        self.run("VACUUM ANALYZE rows", f"CREATE PUBLICATION {PUBLICATION} FOR TABLE changes")
+        self.run("VACUUM ANALYZE rows", f"CREATE PUBLICATION {PUBLICATION} FOR TABLE changes, live")
 
     def backlog(self, sizes: Sizes) -> int:
         """Commit the changes that everybody streams; how many they are."""

@@ -3,7 +3,8 @@
     1  Nobody runs over the folder. What the records have reached is looked up; what cannot be done is refused.
     2  One append: versions that were made from them are dropped, and those that count begin again. From here on nobody
        goes on with state that has seen the records.
-    3  The records are excised: from the topic, and from the dead-letter topics of its queues.
+    3  The records are excised: from the topic, and from the dead-letter topics of its queues; of a decider's topic also
+       the ids of its commands, the names that it held, and the file beside the log.
     4  What the dropped versions left goes for good: topics, late records, dead letters, checkpoints, caches, stores.
     5  The report is written. It has no data in it.
     6  With an app, its pipelines run until they have caught up: views are built again, from a log that never knew.
@@ -27,6 +28,7 @@ import pyarrow as pa
 
 from headwater.app import App
 from headwater.capture.current import rows_in
+from headwater.decide.traces import traces
 from headwater.errors import Pinned, PlanChanged, StillAtTheSource, UsageError
 from headwater.forgotten import BuiltAgain, Remains, Removed, Report, sync_folder
 from headwater.log.embedded import EmbeddedLog
@@ -149,10 +151,35 @@ class _Forgetting:
             removed.append(Removed(f"topic {name}", "records", done.records))
             remains += [_unlisted(file) for file in done.unlisted_files]
         removed += [self._emptied(name, "dead letters") for name in reach.letters]
+        removed += self._traces_removed()
         self.say("removing topics, checkpoints and stores that they had reached")
         removed += self._removed(reach, anew)
         remains += [*self._came_meanwhile(reach), *self.remaining(anew)]
         return self.report(removed, self.again(reach, anew), remains)
+
+    def _traces_removed(self) -> Iterator[Removed]:
+        for topic, keys in self._traces().items():
+            done = self.log.upkeep.forget(topic, keys=keys)
+            yield Removed(f"topic {topic}", "commands and names", done.records)
+        handle = self.app.deciders.get(self._decider) if self.app is not None else None
+        if handle is not None:
+            for key in self.keys:
+                handle.forget(str(key.get("id")))
+            return
+        beside = self.log.root / "deciders" / f"{self._decider}.db"
+        for path in (beside.with_name(beside.name + suffix) for suffix in ("", "-wal", "-shm")):
+            if path.exists():
+                path.unlink()
+                yield Removed(str(path.relative_to(self.log.root)), "all of it", 1)
+
+    def _traces(self) -> Mapping[str, list[dict[str, Any]]]:
+        return traces(self.log, self._decider, {str(key.get("id")) for key in self.keys})
+
+    @property
+    def _decider(self) -> str:
+        """Whose events these are, if they are some: without the app, it is called like its topic."""
+        declared = self.app.deciders.values() if self.app is not None else ()
+        return next((each.spec.name for each in declared if each.spec.events_topic == self.topic), self.topic)
 
     def _removed(self, reach: Reach, anew: Anew) -> Iterator[Removed]:
         root, every = self.log.root, [each for of in self.versions.all().values() for each in of]
@@ -173,7 +200,8 @@ class _Forgetting:
             if path.exists():
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 yield Removed(str(path.relative_to(root)), "all of it", 1)
-        for folder in {root, *(root / kind for kind in ("pipelines", "queries", "stores")), *root.glob("pipelines/*/")}:
+        kinds = ("pipelines", "queries", "stores", "deciders")
+        for folder in {root, *(root / kind for kind in kinds), *root.glob("pipelines/*/")}:
             if folder.is_dir():
                 sync_folder(folder)
 
@@ -213,6 +241,10 @@ class _Forgetting:
         counted = {name: self.log.upkeep.count(name, keys=self.keys) for name in reach.copies}
         found = [Removed(f"topic {name}", "records", count) for name, count in counted.items()]
         found += [Removed(f"topic {name}", "dead letters", self._records(name)) for name in reach.letters]
+        found += [
+            Removed(f"topic {name}", "commands and names", self.log.upkeep.count(name, keys=keys))
+            for name, keys in self._traces().items()
+        ]
         for each in anew.going:
             names = [f"topic {topic}" for topic in topics_of(each) if topic in there]
             names += [str(path.relative_to(root)) for path in left_by(each, root)]

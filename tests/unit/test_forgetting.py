@@ -6,6 +6,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,21 @@ from headwater.process.checkpoint import BEFORE_FIRST
 from headwater.process.inuse import in_use, not_in_use
 from headwater.process.lineage import Declared
 from tests.unit.planted import CANARY, ERIKA, Planted, files_with_canary, make, others
+
+
+@dataclass(frozen=True)
+class Join:
+    email: str
+
+
+@dataclass(frozen=True)
+class Joined:
+    email: str
+
+
+@dataclass(frozen=True)
+class Member:
+    email: str = ""
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +244,30 @@ def test_a_captured_row_is_deleted_at_its_source_first(tmp_path: Path) -> None:
 
 
 # --- commands ---
+
+
+@pytest.mark.parametrize("with_app", [True, False])
+def test_an_aggregate_is_forgotten_with_its_commands_and_the_names_it_held(tmp_path: Path, with_app: bool) -> None:
+    app = hw.App("club", log=f"file:{tmp_path / 'data'}")
+    app.decider(
+        "member",
+        initial=Member(),
+        decide=lambda command, state: [Joined(command.email)],
+        evolve=lambda state, event: Member(event.email),
+        events=[Joined],
+        commands=[Join],
+        unique=lambda state: [("email", state.email)] if state.email else [],
+        snapshot_every=1,
+    )
+    for who, email in (("erika", f"{CANARY}@example.org"), ("erika", "new@example.org"), ("max", "max@example.org")):
+        app.command("member", who, Join(email), command_id=f"{who} {email}")
+    assert files_with_canary(tmp_path / "data")
+    report = hw.forget(app if with_app else app.log, "member", keys=[{"id": "erika"}])
+    assert files_with_canary(tmp_path / "data") == set()
+    assert ("topic member.commands", 2) in {(each.where, each.count) for each in report.removed}
+    assert [event.event for event in app.deciders["member"].history("max")] == [Joined("max@example.org")]
+    assert app.command("member", "erika", Join("new@example.org")).version == 1
+    app.close()
 
 
 def answer(*args: str, given: str = "") -> Any:

@@ -40,7 +40,7 @@ def capture_of(spec: CaptureSpec | FeedSpec, log: Log) -> Capture:
     try:
         return _logged(spec, log) if spec.settings.poll is None else _polled(spec, spec.settings.poll, log)
     except ModuleNotFoundError as error:
-        extra = "mysql,postgres" if spec.url.startswith(MYSQL) else "postgres"
+        extra = "mysql" if spec.url.startswith(MYSQL) else "postgres"
         raise BadCapture(
             what=f"such a database is captured with the package {error.name!r}, which is not installed",
             do=f"Install it: pip install 'headwater[{extra}]'",

@@ -63,7 +63,7 @@ class Secret:
         except ModuleNotFoundError:
             raise BadCapture(
                 what="ed25519 signatures are checked with the package 'cryptography', which is not installed",
-                do="Install it: pip install cryptography",
+                do="Install it: pip install 'headwater[webhooks]'",
             ) from None
         try:
             Ed25519PublicKey.from_public_bytes(self.key).verify(signature, content)
