@@ -10,7 +10,7 @@ DEMO_HTTP ?= 127.0.0.1:8080
 help:
 	@echo "make demo    the live page, with a little traffic"
 	@echo "make test    all tests          make check   format, lint, types, fast tests"
-	@echo "make bench NAME=thread|log|pipeline|views|nexmark|ivm|capture   make prove   long campaigns of faults and kills"
+	@echo "make bench NAME=thread|log|pipeline|views|nexmark|ivm|capture|serve   make prove   long campaigns of faults and kills"
 	@echo "make lock    resolve the dependencies anew"
 
 setup: .venv/done
