@@ -123,8 +123,8 @@ class Lanes:
         return used
 
     def jvm(self) -> int:
-        (found,) = (process for process, command in self.processes().items() if "org.apache.spark" in command)
-        return found
+        """The first of its name: a command that it is just starting has the same, for a moment."""
+        return min(process for process, command in self.processes().items() if "org.apache.spark" in command)
 
     def kill(self) -> None:
         os.killpg(self.process.pid, signal.SIGKILL)
