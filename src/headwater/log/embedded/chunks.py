@@ -28,6 +28,8 @@ from headwater.log.recent import Recent
 INLINE_BYTES = 64 * 1024
 INLINE_ROWS = 4096
 """More rows than this are not even tried."""
+_END_BYTES = 4
+"""Where the last of some strings ends, which Arrow does not count as theirs."""
 GROUP_ROWS = 256 * 1024
 GROUP_BYTES = 4 * 1024 * 1024
 """Row groups of Parquet files: what a reader of one has in memory at a time."""
@@ -40,14 +42,27 @@ VERIFIED_CHUNKS = 16 * 1024
 
 
 def to_message(records: pa.RecordBatch) -> bytes:
-    return bytes(records.serialize())
+    return bytes(_alone(records).serialize())
 
 
 def to_file(records: pa.RecordBatch) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     with ipc.new_file(sink, records.schema) as writer:
-        writer.write_batch(records)
+        writer.write_batch(_alone(records))
     return sink.getvalue()
+
+
+def _alone(records: pa.RecordBatch) -> pa.RecordBatch:
+    """The same records in buffers of their own. Of a slice Arrow would also write what follows it, up to 63 bytes of
+    other people's records, which nobody would look for here when they are to be forgotten."""
+    if all(map(_is_alone, records.columns)):
+        return records
+    return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in records.columns], schema=records.schema)
+
+
+def _is_alone(column: pa.Array) -> bool:
+    ends = 0 if pa.types.is_primitive(column.type) else _END_BYTES
+    return bool(column.offset == 0 and column.get_total_buffer_size() - column.nbytes <= ends)
 
 
 def to_message_or_parquet(schema: pa.Schema, parts: Iterable[pa.Table]) -> bytes | pa.Buffer:
