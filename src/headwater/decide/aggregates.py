@@ -65,11 +65,11 @@ class Aggregates:
 
     # --- states ---
 
-    def current(self, ids: Sequence[str]) -> dict[str, Aggregate]:
-        """Each as the log has it now, or later."""
-        versions = self._log.versions(self._spec.events_topic, [(each,) for each in ids])
-        found = {}
-        for each, version in zip(ids, versions, strict=True):
+    def current(self, ids: Sequence[str], *, trusting: bool = False) -> dict[str, Aggregate]:
+        """Each as the log has it now, or later; or, `trusting`, as this process last knew it, if it did."""
+        found = {each: known for each in ids if trusting and (known := self._known.get(each)) is not None}
+        ids = [each for each in ids if each not in found]
+        for each, version in zip(ids, self.versions(ids), strict=True):
             known = self._known.get(each)
             if version == 0:
                 known = Aggregate(self._spec.beginning())
@@ -79,6 +79,10 @@ class Aggregates:
                 known = self._loaded(each, None, version)
             found[each] = known
         return found
+
+    def versions(self, ids: Sequence[str]) -> list[int]:
+        """As the log has them now."""
+        return self._log.versions(self._spec.events_topic, [(each,) for each in ids]) if ids else []
 
     def keep(self, each: str, now: Aggregate) -> Aggregate:
         self._known.put(each, now)

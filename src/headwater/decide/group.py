@@ -1,6 +1,7 @@
 """How commands become events: those that came together, in order, in one append.
 
-    1  The aggregates are brought up to the versions that the log has now.
+    1  The aggregates are as this process knows them; from the second try on, and where it knows none, as the log has
+       them now. Whether the first is still so is told by 5 or, where nothing is appended, looked up before 7.
     2  A command id that the log knows is answered with the first answer: nothing is decided.
     3  Each command is decided on the state that those before it leave. A refusal leaves it as it is.
     4  Names that an aggregate begins to hold must be free.
@@ -111,10 +112,11 @@ class Groups:
     def decide(self, requests: Sequence[Request]) -> None:
         """Leaves in each request its answer or its error."""
         try:
-            for _ in range(self._spec.tries):
+            for number in range(self._spec.tries):
                 try:
                     with self._turnstile.turn():
-                        self._attempt(requests)
+                        if number or not self._attempt(requests, trusting=True):
+                            self._attempt(requests)
                     return
                 except VersionConflict:  # 6
                     self._turnstile.crossed()
@@ -133,17 +135,23 @@ class Groups:
         for each in requests:
             self.decide([each])
 
-    def _attempt(self, requests: Sequence[Request]) -> None:
-        now = self._aggregates.current(list(dict.fromkeys(each.aggregate for each in requests)))  # 1
+    def _attempt(self, requests: Sequence[Request], *, trusting: bool = False) -> bool:
+        """False, and nothing has happened: what was trusted has changed, which an append would not have noticed."""
+        ids = list(dict.fromkeys(each.aggregate for each in requests))
+        now = self._aggregates.current(ids, trusting=trusting)  # 1
         draft = _Draft(now, {}, Names(self._spec, self._log))
         for each in self._unanswered(requests):  # 2, after 1: no state has the effect of an id that is not found
             try:
                 self._decide(draft, each)
             except HeadwaterError as error:
                 draft.errors.append((each, error))
+        unchecked = [each for each in ids if each not in draft.before] if trusting else []
+        if [now[each].version for each in unchecked] != self._aggregates.versions(unchecked):
+            return False
         if draft.events or draft.ids:
             self._append(draft)
         self._answer(draft)
+        return True
 
     # --- 2: commands that were decided before ---
 
