@@ -1,9 +1,10 @@
-"""A range of a table's key: what is read in one go, and told done in one append."""
+"""Ranges of a table's key: what is read in one go, and told done in one append."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,22 @@ class Range:
         if self.high is not None:
             inside &= keys.to_numpy(zero_copy_only=False) < self.high
         return inside
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A range of a table."""
+
+    table: str
+    range: Range
+    done: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, told: Mapping[str, Any]) -> Piece:
+        return cls(told["table"], Range(**told["range"]), told["done"])
 
 
 def cut(low: int, high: int, wanted: int) -> list[Range]:

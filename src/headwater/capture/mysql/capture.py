@@ -21,12 +21,13 @@ from headwater.capture.mysql.binlog import Binlog, Server, check_binlog, check_s
 from headwater.capture.mysql.connection import Connection, ask, connect, translated, user_of
 from headwater.capture.mysql.following import Following
 from headwater.capture.mysql.gtid import Gtids
-from headwater.capture.mysql.snapshot import Piece, Snapshot, planned
+from headwater.capture.mysql.snapshot import Snapshot, planned
 from headwater.capture.mysql.standing import Standing
 from headwater.capture.mysql.tables import Table, describe, expanded
 from headwater.capture.mysql.wire import begun, found
 from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, position_text
+from headwater.capture.ranges import Piece
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.errors import BadCapture, CaptureGap

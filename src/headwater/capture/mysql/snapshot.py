@@ -10,7 +10,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headwater.capture.appender import Appender
@@ -22,7 +22,7 @@ from headwater.capture.mysql.rows import selected
 from headwater.capture.mysql.tables import Table
 from headwater.capture.mysql.types import INTEGERS
 from headwater.capture.outbox import Outbox
-from headwater.capture.ranges import RANGE_ROWS, Range, cut
+from headwater.capture.ranges import RANGE_ROWS, Piece, Range, cut
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 
@@ -31,22 +31,6 @@ ABOUT = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %
 
 Told = Callable[[int, int], None]
 """Rows read so far, and about how many there are."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A range of a table."""
-
-    table: str
-    range: Range
-    done: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Piece:
-        return cls(told["table"], Range(**told["range"]), told["done"])
 
 
 def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:

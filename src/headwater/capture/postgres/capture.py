@@ -34,9 +34,10 @@ from headwater.capture.postgres.slot import (
     refuse_strange_slot,
     slot_name,
 )
-from headwater.capture.postgres.snapshot import Piece, Snapshot, planned
+from headwater.capture.postgres.snapshot import Snapshot, planned
 from headwater.capture.postgres.standing import Standing
 from headwater.capture.postgres.tables import Table, describe, expanded
+from headwater.capture.ranges import Piece
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
 from headwater.clock import Clock, system_clock

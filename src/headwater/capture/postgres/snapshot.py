@@ -11,7 +11,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from psycopg import pq
@@ -25,7 +25,7 @@ from headwater.capture.postgres.overlap import Overlap
 from headwater.capture.postgres.ranges import ranges_of, rows_of
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.tables import Table
-from headwater.capture.ranges import Range
+from headwater.capture.ranges import Piece, Range
 from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
@@ -34,22 +34,6 @@ WORKERS = 4
 
 Told = Callable[[int, int], None]
 """Rows read so far, and about how many there are."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A range of a table."""
-
-    table: str
-    range: Range
-    done: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, told: Mapping[str, Any]) -> Piece:
-        return cls(told["table"], Range(**told["range"]), told["done"])
 
 
 def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:
