@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +150,22 @@ def test_a_taken_port_is_told(client: TestClient) -> None:
     with pytest.raises(UsageError, match="cannot listen on"):
         Server(client.app, f"127.0.0.1:{port}")  # type: ignore[arg-type]
     first.stop()
+
+
+def test_answers_do_not_wait_to_be_acknowledged() -> None:
+    """Each is sent in two parts: with Nagle's algorithm the second one would wait for the client, some 40 ms."""
+    server = Server(make_api({}, {}), "127.0.0.1:0")
+    server.start()
+    try:
+        host, port = server.url.removeprefix("http://").split(":")
+        connection = HTTPConnection(host, int(port))
+        took = []
+        for _ in range(10):
+            began = time.monotonic()
+            connection.request("GET", "/health")
+            connection.getresponse().read()
+            took.append(time.monotonic() - began)
+        connection.close()
+    finally:
+        server.stop()
+    assert min(took[1:]) < 0.03
