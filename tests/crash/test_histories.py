@@ -37,11 +37,20 @@ class Play:
         self.followers = [self._start(follow, f"follower.{number}", self.stop) for number in range(2)]
         self.started: list[BaseProcess] = []
         self.alive = {line: self.succeed(line) for line in LINES}
+        self.overtaken: dict[str, BaseProcess] = {}
 
     def succeed(self, line: str) -> BaseProcess:
         writer = self._start(LINES[line], f"{line}.{len(self.started)}", line)
         self.started.append(writer)
         return writer
+
+    def let_go(self, line: str, writer: BaseProcess) -> None:
+        """One that was stopped goes on beside its successor, until another one of its line does: no crowd of them."""
+        assert writer.pid is not None
+        os.kill(writer.pid, signal.SIGCONT)
+        if line in self.overtaken:
+            self.overtaken[line].kill()
+        self.overtaken[line] = writer
 
     def written(self, writer: BaseProcess) -> int:
         """How far it is: the size of its history."""
@@ -96,7 +105,7 @@ def test_whatever_happens_to_writers_the_history_holds(play: Play, until: Callab
             successor = play.alive[line] = play.succeed(line)
             held_up = time.monotonic() + 1
             until(lambda at=successor, end=held_up: play.written(at) > 0 or time.monotonic() > end)
-            os.kill(writer.pid, signal.SIGCONT)
+            play.let_go(line, writer)
     history = play.end()
     print(f"{len(history.operations)} operations, {len(history.acknowledged)} appends acknowledged")  # noqa: T201
     assert {operation.outcome for operation in history.appends} >= {"ok", "info"}
