@@ -94,7 +94,7 @@ def _table(spec: TopicSpec, rows: pa.Table) -> pa.Table:
         return present(rows)
     if spec.upsert:
         keys = duck.columns(spec.key)
-        return duck.run(
+        return duck.ask(
             f"SELECT {duck.columns(spec.schema.names)} FROM (FROM rows QUALIFY row_number() OVER"
             f" (PARTITION BY {keys} ORDER BY {OFFSET} DESC) = 1) WHERE NOT {DELETED}",
             rows=rows,
@@ -104,7 +104,7 @@ def _table(spec: TopicSpec, rows: pa.Table) -> pa.Table:
 
 def _ever(spec: TopicSpec, rows: pa.Table) -> pa.Table:
     there = f"{WEIGHT} > 0" if spec.weighted else f"NOT {DELETED}"
-    return duck.run(f"SELECT {duck.columns(spec.schema.names)} FROM rows WHERE {there}", rows=rows)
+    return duck.ask(f"SELECT {duck.columns(spec.schema.names)} FROM rows WHERE {there}", rows=rows)
 
 
 def _final(log: Log, rows: pa.Table, final: tuple[str, int], end: Position, lane: KeyedLane) -> pa.Table:
@@ -112,15 +112,15 @@ def _final(log: Log, rows: pa.Table, final: tuple[str, int], end: Position, lane
     reached = passed(log, [topic for topic, _ in lane.lateness], end)
     column, wait = final
     bound = (reached if reached is not None else -(2**62)) - wait
-    return duck.run(
+    return duck.ask(
         f"FROM rows WHERE epoch_us({duck.quoted(column)}) < {bound} OR {duck.quoted(column)} IS NULL", rows=rows
     )
 
 
 def _difference(should: pa.Table, has: pa.Table) -> tuple[tuple[dict[str, Any], ...], tuple[dict[str, Any], ...]]:
     has = has.select(should.schema.names)
-    missing = duck.run("FROM should EXCEPT ALL FROM has", should=should, has=has).to_pylist()
-    surplus = duck.run("FROM has EXCEPT ALL FROM should", should=should, has=has).to_pylist()
+    missing = duck.ask("FROM should EXCEPT ALL FROM has", should=should, has=has).to_pylist()
+    surplus = duck.ask("FROM has EXCEPT ALL FROM should", should=should, has=has).to_pylist()
     if missing and surplus and any(pa.types.is_floating(field.type) for field in should.schema):
         missing, surplus = _beyond_rounding(missing, surplus)
     return tuple(missing[:SHOWN]), tuple(surplus[:SHOWN])

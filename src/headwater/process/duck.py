@@ -7,14 +7,29 @@ import threading
 import duckdb
 import pyarrow as pa
 
-VERSION = duckdb.__version__
+from headwater.log.recent import Recent
+from headwater.process.prepared import Prepared
 
-_local = threading.local()
+VERSION = duckdb.__version__
+FEW = 20_000
+"""Rows of all tables of a query together, up to which planning it costs more than running it."""
+KEPT = 256
+"""Queries that stay prepared in a thread: 50 to 250 KB each."""
 
 
 def run(sql: str, **tables: pa.Table) -> pa.Table:
-    """The answer to one query over Arrow tables, each known in the SQL by its keyword."""
-    connection = _connection()
+    """The answer to a query over Arrow tables, each known in the SQL by its keyword; it will be asked again.
+
+    The order of its rows is a function of the query and its tables: a batch that runs twice says the same.
+    """
+    if not tables or sum(table.num_rows for table in tables.values()) > FEW:
+        return ask(sql, **tables)
+    return _plain(_calculator().prepared(sql, tables).run(tables))
+
+
+def ask(sql: str, **tables: pa.Table) -> pa.Table:
+    """As `run`, for a question that is asked once."""
+    connection = _calculator().connection
     for name, table in tables.items():
         connection.register(name, table)
     try:
@@ -24,15 +39,36 @@ def run(sql: str, **tables: pa.Table) -> pa.Table:
             connection.unregister(name)
 
 
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection: duckdb.DuckDBPyConnection | None = getattr(_local, "connection", None)
-    if connection is None:
-        connection = duckdb.connect(":memory:")
-        connection.execute("SET threads = 1")
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("SET enable_external_access = false")
-        _local.connection = connection
+class _Calculator:
+    def __init__(self) -> None:
+        self.connection = duckdb.connect(":memory:")
+        self.connection.execute("SET threads = 1")
+        self.connection.execute("SET enable_external_access = false")
+        _in_utc(self.connection)
+        self._prepared: Recent[Prepared] = Recent(most=KEPT)
+
+    def prepared(self, sql: str, tables: dict[str, pa.Table]) -> Prepared:
+        question = (sql, *((name, table.schema) for name, table in tables.items()))
+        known = self._prepared.get(question)
+        if known is None:
+            known = Prepared(_in_utc(self.connection.cursor()), sql, tables)
+            self._prepared.put(question, known)
+        return known
+
+
+def _in_utc(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+_local = threading.local()
+
+
+def _calculator() -> _Calculator:
+    calculator: _Calculator | None = getattr(_local, "calculator", None)
+    if calculator is None:
+        calculator = _local.calculator = _Calculator()
+    return calculator
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -311,7 +311,7 @@ class Build:
 
     def ask(self, sql: str, **samples: pa.Table) -> pa.Schema:
         try:
-            return duck.run(sql, **samples).schema
+            return duck.ask(sql, **samples).schema
         except duckdb.Error as error:
             why = str(error).split("\n\nLINE")[0].strip()
             raise SqlRefused(view=self.view, construct=f"DuckDB says: {why}", do="Correct the expression") from None
