@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import headwater as hw
+from headwater.log.position import AppendNumber
 from headwater.testing.postgres import PostgresServer, binaries
 from headwater.testing.server import LocalServer
 from tests.capture.load import TABLES, AnyLoad, Load
@@ -26,6 +27,8 @@ SEED = int(os.environ.get("HEADWATER_SEED", "7"))
 KILLS = int(os.environ.get("HEADWATER_CAPTURE_KILLS", "5"))
 MOST_STEPS = 5000
 """Transactions between two kills."""
+PAUSE_S = 0.02
+"""From one to the next, if nothing is appended meanwhile."""
 CLI = "from headwater.cli.main import main; main()"
 
 APP = """
@@ -80,6 +83,7 @@ def kill_again_and_again(
     captured = Captured(file)
     try:
         log = hw.open(f"file:{tmp_path / 'log'}")
+        appended = AppendNumber(0)
         for kill in range(KILLS):
             # at any moment: amid the start, the snapshot, or some appends later
             before, further = appends(log), chosen.choice([0, 1, 2, 5, 20])
@@ -87,6 +91,7 @@ def kill_again_and_again(
                 load.step()
                 if appends(log) >= before + further and step > chosen.randint(0, 60):
                     break
+                appended = log.wait(appended, PAUSE_S)  # as fast as it can, the load would only keep it from starting
             if kill == KILLS // 2:
                 server.kill()
                 server.start()

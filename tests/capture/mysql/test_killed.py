@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 def server() -> Iterator[MariadbServer]:
     """One of its own: it is killed."""
     need_mariadb()
-    with MariadbServer({"max-binlog-size": "1M"}) as running:
+    with MariadbServer({"max-binlog-size": "64K"}) as running:
         yield running
 
 
