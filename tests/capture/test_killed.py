@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 import headwater as hw
+from headwater.errors import SourceLost, codes
 from headwater.log.position import AppendNumber
 from headwater.testing.postgres import PostgresServer, binaries
 from headwater.testing.server import LocalServer
@@ -65,6 +66,14 @@ class Captured:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def goes_on(self) -> None:
+        """One that starts while the server does not answer ends, as with a wrong address: it is started again. Nothing
+        else may end it."""
+        ended = self.process.poll()
+        if ended is not None:
+            assert ended == codes(SourceLost(source="", why=""))[1], self.words.read_text()
+            self.start()
+
     def finish(self) -> None:
         self.kill()
         self.start("--caught-up")
@@ -89,9 +98,12 @@ def kill_again_and_again(
             before, further = appends(log), chosen.choice([0, 1, 2, 5, 20])
             for step in range(MOST_STEPS):
                 load.step()
+                captured.goes_on()
                 if appends(log) >= before + further and step > chosen.randint(0, 60):
                     break
                 appended = log.wait(appended, PAUSE_S)  # as fast as it can, the load would only keep it from starting
+            else:
+                raise AssertionError(f"nothing is appended any more: {captured.words.read_text()[-2000:]}")
             if kill == KILLS // 2:
                 server.kill()
                 server.start()
