@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from headwater.capture.status import CaptureStatus
 from headwater.capturing import Captures
 from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
-from headwater.log import Log, Position, Topic
+from headwater.goal import Goal
+from headwater.log import Log, Topic
 from headwater.process.inuse import in_use
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
@@ -202,7 +203,7 @@ class Running:
             pipelines = [self.pipeline(version) for version in self._declare()]
             ticker = Ticker(self.log, pipelines)
             ticker.tick()
-            goal = _Goal(self.log, pipelines) if until == "caught-up" and not self.captures else None
+            goal = Goal(self.log, pipelines) if until == "caught-up" and not self.captures else None
             stack.enter_context(self._signals())
             # 1. Everything that can be refused is refused before anything starts.
             for pipeline in pipelines:
@@ -241,7 +242,7 @@ class Running:
                 stack.callback(query.stop)
             if until == "caught-up" and self.captures:
                 self.captures.wait(self._stopped, show, caught_up=True)
-                goal = _Goal(self.log, pipelines)
+                goal = Goal(self.log, pipelines)
             self._watch(session, queries, followers, goal, ticker, say, show)
             say("stopping")
             for query in queries:
@@ -305,7 +306,7 @@ class Running:
         session: SparkSession,
         queries: list[Query],
         followers: list[ServedView],
-        goal: _Goal | None,
+        goal: Goal | None,
         ticker: Ticker,
         say: Say,
         show: Show | None,
@@ -364,35 +365,3 @@ class Running:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 signal.signal(number, ask)
-
-
-class _Goal:
-    """All that stood in the input topics at the call has gone through every pipeline, in the order of dependence."""
-
-    def __init__(self, log: Log, pipelines: list[Pipeline]) -> None:
-        self.log = log
-        self._left = list(pipelines)
-        derived = {pipeline.topic for pipeline in pipelines}
-        given = {topic for pipeline in pipelines for topic in pipeline.lane.inputs} - derived
-        self._ends = {topic: log.snapshot([topic]).position for topic in given}
-        self._served: list[tuple[str, Position]] = []
-
-    def reached(self, views: Mapping[str, View]) -> bool:
-        """Whether it is so by now; and views answer with it."""
-        while self._left and self._through(self._left[0]):
-            self._left.pop(0)
-        return not self._left and all(
-            views[name].position.covers(asked) for name, asked in self._served if name in views
-        )
-
-    def _through(self, pipeline: Pipeline) -> bool:
-        covered = self.log.covered(pipeline.producer)
-        wanted = [self._ends[topic] for topic in pipeline.lane.inputs]
-        if not all(each == Position() for each in wanted):
-            if covered is None or not all(covered.progress.end.covers(each) for each in wanted):
-                return False
-            self._served += [(pipeline.name, each) for each in wanted]
-        number = covered.number if covered is not None else None
-        ends = self.log.position_at(pipeline.topic, number) if number is not None else {}
-        self._ends[pipeline.topic] = Position.of({pipeline.topic: ends})
-        return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 
 import headwater as hw
 from headwater.capture.postgres.capture import PostgresCapture
-from headwater.capture.runner import Capturing
-from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.spec import CaptureSpec
 from headwater.testing.postgres import PostgresServer, binaries
+from tests.capture.database import CapturedDatabase
 
 _numbers = itertools.count(1)
 
@@ -30,19 +29,11 @@ def server() -> Iterator[PostgresServer]:
         yield running
 
 
-@dataclass
-class Database:
-    """A database of the test's own, and captures of it, named like it."""
-
-    server: PostgresServer
-    name: str
-    url: str
-    log: hw.Log
-    until: Callable[..., None]
-
-    def __post_init__(self) -> None:
+class Database(CapturedDatabase):
+    def __init__(self, server: PostgresServer, name: str, log: hw.Log, until: Callable[..., None]) -> None:
+        super().__init__(name, server.url(name), log, until)
+        self.server = server
         self.connection = psycopg.connect(self.url, autocommit=True)
-        self.running: list[Capturing] = []
 
     def run(self, *statements: str) -> None:
         for statement in statements:
@@ -51,29 +42,11 @@ class Database:
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query.encode()).fetchall()
 
-    def capture(self, tables: Tables, **settings: Any) -> Capturing:
-        """A capture that runs until the test is over."""
-        spec = CaptureSpec(self.name, self.url, topics_of(tables), CaptureSettings(**settings))
-        capture = PostgresCapture(spec, self.log)
-        capture.topics()
-        capturing = Capturing(capture, lambda text: None)
-        capturing.start()
-        self.running.append(capturing)
-        return capturing
-
-    def caught_up(self, capturing: Capturing) -> None:
-        goal = capturing.capture.goal()
-
-        def there() -> bool:
-            if capturing.failure is not None:
-                raise capturing.failure
-            return capturing.capture.reached(goal)
-
-        self.until(there, within_s=60, what=f"capture at {goal}")
+    def made(self, spec: CaptureSpec) -> PostgresCapture:
+        return PostgresCapture(spec, self.log)
 
     def close(self) -> None:
-        for capturing in self.running:
-            capturing.stop()
+        super().close()
         self.connection.close()
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
             active = "SELECT 1 FROM pg_replication_slots WHERE database = %s AND active"
@@ -90,7 +63,7 @@ def database(server: PostgresServer, tmp_path: Path, until: Callable[..., None])
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}".encode())
     log = hw.open(f"file:{tmp_path / 'log'}")
-    made = Database(server, name, server.url(name), log, until)
+    made = Database(server, name, log, until)
     yield made
     made.close()
     log.close()

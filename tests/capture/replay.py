@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -56,10 +57,12 @@ def in_database(url: str, table: str, columns: list[str]) -> list[Row]:
         return sorted(canonical(rows), key=repr)
 
 
-def assert_same(log: hw.Log, url: str, *tables: str) -> None:
+def assert_same(
+    log: hw.Log, url: str, *tables: str, rows_of: Callable[[str, str, list[str]], list[Row]] = in_database
+) -> None:
     for table in tables:
         spec = log.topic(table)
-        there, captured = in_database(url, table, spec.schema.names), replayed(log, table)
+        there, captured = rows_of(url, table, spec.schema.names), replayed(log, table)
         if there != captured:
             missing = [row for row in there if row not in captured][:3]
             extra = [row for row in captured if row not in there][:3]

@@ -1,4 +1,4 @@
-"""A captured table in an app: a view over it is the answer of the database itself."""
+"""Captures of an app, without Spark; with it: tests/e2e/test_captured.py."""
 
 from __future__ import annotations
 
@@ -9,26 +9,6 @@ import pytest
 import headwater as hw
 from headwater.errors import BadCapture, UsageError
 from tests.capture.conftest import Database
-
-QUERY = "SELECT country, count(*) AS users, sum(score) AS score FROM users GROUP BY country"
-
-
-@pytest.mark.postgres
-@pytest.mark.spark
-def test_a_view_over_captured_tables_is_what_the_database_answers(database: Database, tmp_path: Path) -> None:
-    database.run(
-        "CREATE TABLE users (id int PRIMARY KEY, country text, score bigint)",
-        "INSERT INTO users SELECT g, 'c' || g % 7, g FROM generate_series(1, 500) g",
-    )
-    with hw.App(database.name, log=f"file:{tmp_path / 'app'}") as app:
-        users = app.capture(database.url, tables=["users"])["users"]
-        assert users.spec.key == ("id",)
-        view = app.view("by_country", sql=QUERY)
-        app.run(only="captures", until="caught-up")
-        database.run("UPDATE users SET country = 'c0' WHERE id % 5 = 0", "DELETE FROM users WHERE id % 11 = 0")
-        app.run(until="caught-up")
-        rows = sorted((row["country"], row["users"], row["score"]) for row in view.read().to_pylist())
-    assert rows == sorted(database.rows(QUERY))
 
 
 @pytest.mark.postgres

@@ -87,7 +87,7 @@ def test_a_heartbeat_releases_wal_although_nothing_captured_changes(bank: Databa
 
 
 def test_past_its_budget_of_wal_there_is_an_alert(bank: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwater.capture.postgres.following.GUARD_S", 0.1)
+    monkeypatch.setattr("headwater.capture.following.LOOK_S", 0.1)
     capturing = bank.capture(["accounts"], wal_budget_bytes=1000, heartbeat_s=3600.0)
     bank.caught_up(capturing)
     bank.run("CREATE TABLE noise (n int)", "INSERT INTO noise SELECT generate_series(1, 20000)")
@@ -98,7 +98,7 @@ def test_past_its_budget_of_wal_there_is_an_alert(bank: Database, monkeypatch: p
 def test_past_its_budget_the_slot_is_dropped_if_told_to_and_nothing_is_lost(
     bank: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.capture.postgres.following.GUARD_S", 0.1)
+    monkeypatch.setattr("headwater.capture.following.LOOK_S", 0.1)
     capturing = bank.capture(["accounts", "branches"], wal_budget_bytes=400_000, drop_slot=True, heartbeat_s=3600.0)
     bank.caught_up(capturing)
     begins = capturing.capture._standing.appender.state.get("source")["begins"]  # type: ignore[attr-defined]

@@ -7,15 +7,19 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import headwater as hw
+from headwater.errors import SourceLost, codes
+from headwater.log.position import AppendNumber
 from headwater.testing.postgres import PostgresServer, binaries
-from tests.capture.load import TABLES, Load
+from headwater.testing.server import LocalServer
+from tests.capture.load import TABLES, AnyLoad, Load
 from tests.capture.replay import assert_same
 
 pytestmark = pytest.mark.postgres
@@ -24,6 +28,8 @@ SEED = int(os.environ.get("HEADWATER_SEED", "7"))
 KILLS = int(os.environ.get("HEADWATER_CAPTURE_KILLS", "5"))
 MOST_STEPS = 5000
 """Transactions between two kills."""
+PAUSE_S = 0.02
+"""From one to the next, if nothing is appended meanwhile."""
 CLI = "from headwater.cli.main import main; main()"
 
 APP = """
@@ -60,47 +66,65 @@ class Captured:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    def goes_on(self) -> None:
+        """One that starts while the server does not answer ends, as with a wrong address: it is started again. Nothing
+        else may end it."""
+        ended = self.process.poll()
+        if ended is not None:
+            assert ended == codes(SourceLost(source="", why=""))[1], self.words.read_text()
+            self.start()
+
     def finish(self) -> None:
         self.kill()
         self.start("--caught-up")
         assert self.process.wait(120) == 0, self.words.read_text()
 
 
-def test_topics_are_the_tables_after_kills_of_capture_and_server(
-    server: PostgresServer, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def kill_again_and_again(
+    tmp_path: Path, server: LocalServer, load: AnyLoad, url: str, before_kill: Callable[[], None] = lambda: None
+) -> hw.Log:
+    """The capture at any moment, and once the server, while the load goes on; then until it has caught up."""
     chosen = random.Random(SEED)
+    file = tmp_path / "bank.py"
+    file.write_text(APP.format(log=f"file:{tmp_path / 'log'}", url=url))
+    for _ in range(50):
+        load.step()
+    captured = Captured(file)
+    try:
+        log = hw.open(f"file:{tmp_path / 'log'}")
+        appended = AppendNumber(0)
+        for kill in range(KILLS):
+            # at any moment: amid the start, the snapshot, or some appends later
+            before, further = appends(log), chosen.choice([0, 1, 2, 5, 20])
+            for step in range(MOST_STEPS):
+                load.step()
+                captured.goes_on()
+                if appends(log) >= before + further and step > chosen.randint(0, 60):
+                    break
+                appended = log.wait(appended, PAUSE_S)  # as fast as it can, the load would only keep it from starting
+            else:
+                raise AssertionError(f"nothing is appended any more: {captured.words.read_text()[-2000:]}")
+            if kill == KILLS // 2:
+                server.kill()
+                server.start()
+            else:
+                before_kill()
+                captured.kill()
+                captured.start()
+        captured.finish()
+    finally:
+        captured.kill()
+    assert load.committed > KILLS
+    return log
+
+
+def test_topics_are_the_tables_after_kills_of_capture_and_server(server: PostgresServer, tmp_path: Path) -> None:
     url = server.url()
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in TABLES:
             connection.execute(statement.encode())
-    file = tmp_path / "bank.py"
-    file.write_text(APP.format(log=f"file:{tmp_path / 'log'}", url=url))
-    load = Load(url, SEED)
-    request.addfinalizer(load.close)
-    for _ in range(50):
-        load.step()
-    captured = Captured(file)
-    request.addfinalizer(captured.kill)
-    log = hw.open(f"file:{tmp_path / 'log'}")
-    for kill in range(KILLS):
-        # at any moment: amid the start, the snapshot, or some appends later
-        before, further = appends(log), chosen.choice([0, 1, 2, 5, 20])
-        for step in range(MOST_STEPS):
-            load.step()
-            if appends(log) >= before + further and step > chosen.randint(0, 60):
-                break
-        if kill == KILLS // 2:
-            server.kill()
-            server.start()
-        else:
-            captured.kill()
-            captured.start()
-    captured.finish()
-
-    assert_same(log, url, "accounts", "branches")
-    assert load.committed > KILLS
-    log.close()
+    with closing(Load(url, SEED)) as load, closing(kill_again_and_again(tmp_path, server, load, url)) as log:
+        assert_same(log, url, "accounts", "branches")
 
 
 def appends(log: hw.Log) -> int:

@@ -17,6 +17,7 @@ from headwater.capture.spec import CaptureSettings, CaptureSpec
 from headwater.capture.state import State
 from headwater.errors import SourceRefused
 from tests.capture.conftest import Database
+from tests.capture.database import caught_up
 from tests.capture.replay import assert_same, replayed
 
 EVERY_S = 0.05
@@ -37,14 +38,7 @@ class Polling:
         return capturing
 
     def caught_up(self, capturing: Capturing) -> None:
-        goal = capturing.capture.goal()
-
-        def there() -> bool:
-            if capturing.failure is not None:
-                raise capturing.failure
-            return capturing.capture.reached(goal)
-
-        self.until(there, within_s=30, what="the next look")
+        caught_up(capturing, self.until)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from headwater.cli.main import cli
 from headwater.errors import BadCapture, BadLine
 from headwater.log import Settings, TopicSpec
 from headwater.records import schema_of
+from tests.capture.database import caught_up
 
 
 class Tailing:
@@ -50,14 +51,7 @@ class Tailing:
             capturing.stop()
 
     def caught_up(self, capturing: Capturing) -> None:
-        goal = capturing.capture.goal()
-
-        def there() -> bool:
-            if capturing.failure is not None:
-                raise capturing.failure
-            return capturing.capture.reached(goal)
-
-        self.until(there, what="the end of the files")
+        caught_up(capturing, self.until)
 
     def rows(self, topic: str = "lines") -> list[dict[str, Any]]:
         rows = hw.Topic(self.log, self.log.topic(topic)).read().to_pylist()

@@ -67,6 +67,11 @@ def test_spark_is_not_imported_until_it_is_needed() -> None:
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
 
 
+def test_a_command_does_not_load_what_only_servers_and_queries_need() -> None:
+    told = "import sys, headwater.cli.main; print([m for m in ('fastapi', 'sqlglot', 'duckdb') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", told], check=True, capture_output=True).stdout == b"[]\n"
+
+
 def imports(file: Path) -> list[str]:
     found = []
     for node in ast.walk(ast.parse(file.read_text())):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,14 @@ import pyarrow as pa
 Mask = npt.NDArray[np.bool_]
 
 RANGE_ROWS = 250_000
+
+
+class Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Table = TypeVar("Table", bound=Named)
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,17 @@ class Piece:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Piece:
         return cls(told["table"], Range(**told["range"]), told["done"])
+
+
+def planned(
+    tables: Sequence[Table], rows_of: Callable[[Table], int], ranges_of: Callable[[Table, int], list[Range]]
+) -> tuple[list[Piece], int]:
+    """All that is to be read, and about how many rows that are."""
+    sizes = [rows_of(table) for table in tables]
+    pieces = [
+        Piece(table.name, each) for table, rows in zip(tables, sizes, strict=True) for each in ranges_of(table, rows)
+    ]
+    return pieces, sum(sizes)
 
 
 def cut(low: int, high: int, wanted: int) -> list[Range]:

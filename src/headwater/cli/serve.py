@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,9 @@ from headwater.log.spec import INTERNAL
 from headwater.process.version import first_versions
 from headwater.process.versions import Versions
 from headwater.serve.address import with_tls
-from headwater.serve.server import Server
-from headwater.serving import start_server
+
+if TYPE_CHECKING:
+    from headwater.serve.server import Server
 
 
 def serve(
@@ -31,6 +32,8 @@ def serve(
     log: LogUrl = LOG,
 ) -> None:
     """Serve every topic of a log, and the views of an app, until Ctrl-C. Views go on only where the app runs."""
+    from headwater.serving import start_server  # FastAPI, which no other command needs
+
     address = with_tls(http, certificate, key)
     if file is not None:
         app = load_app(file)

@@ -11,7 +11,6 @@ from headwater.cli.output import LOG, Json, LogUrl, write_rows
 from headwater.log import open_log
 from headwater.process.version import first_versions
 from headwater.process.versions import Versions
-from headwater.serve.sql import Asking, parse
 
 
 def sql(
@@ -22,6 +21,8 @@ def sql(
     as_json: Json = False,
 ) -> None:
     """Ask a question in DuckDB's SQL. It can write nothing and read no files."""
+    from headwater.serve.sql import Asking, parse  # sqlglot, which few other commands need
+
     folder = existing(log)
     opened = open_log(log)
     try:

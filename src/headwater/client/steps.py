@@ -7,6 +7,7 @@ harm are repeated a few times when the connection breaks or the server is busy.
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -36,6 +37,11 @@ class Call:
     again: bool = True
     """Whether doing it twice is as good as once."""
 
+    def request(self) -> dict[str, Any]:
+        """As httpx takes it."""
+        headers = dict(self.headers)
+        return {"method": self.method, "url": self.path, "params": self.params, "headers": headers}
+
 
 @dataclass(frozen=True)
 class Rest:
@@ -62,6 +68,17 @@ class Lost:
 
     url: str
     why: str
+
+
+def connection_settings(url: str, token: str | None, timeout_s: float, verify: ssl.SSLContext | None) -> dict[str, Any]:
+    """As httpx takes them."""
+    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    return {"base_url": url, "headers": headers, "timeout": timeout_s, "verify": verify if verify is not None else True}
+
+
+def words_of(error: Exception) -> str:
+    """Why there was no answer."""
+    return str(error) or type(error).__name__
 
 
 Steps = Generator[Call | Rest, Answer | Lost | None, T]

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 from headwater.client import asking, consuming, topics, views
 from headwater.client.consuming import Membership
 from headwater.client.following import QUIET_S, FeedEvent, Following
-from headwater.client.steps import PATIENCE_S, Answer, Call, Lost, Rest, Steps
+from headwater.client.steps import PATIENCE_S, Answer, Call, Lost, Rest, Steps, connection_settings, words_of
 from headwater.log.groups import SESSION_S
 from headwater.log.position import Position
 
@@ -47,8 +47,7 @@ class RemoteTopic(Handle[str]):
 
     def follow(self, start: Position | str = "end", *, last_id: str | None = None) -> Iterator[FeedEvent]:
         """Records as they come, for ever; a connection that breaks is resumed, nothing twice and nothing left out."""
-        path = f"/topics/{self._about}/follow"
-        return self._client.follow(Following(path, {"start": str(start) or "start"}, last_id))
+        return self._client.follow(topics.following(self._about, start, last_id))
 
 
 class RemoteView(Handle[str]):
@@ -58,7 +57,7 @@ class RemoteView(Handle[str]):
 
     def changes(self, *, last_id: str | None = None) -> Iterator[FeedEvent]:
         """All rows, then whatever changes, for ever; resumed like `RemoteTopic.follow`."""
-        return self._client.follow(Following(f"{views.path_of(self._about)}/changes", {}, last_id))
+        return self._client.follow(views.following(self._about, last_id))
 
 
 class RemoteQueue(Handle[str]):
@@ -101,9 +100,7 @@ class Client(Handle[str]):
         import httpx2
 
         super().__init__(self, url)
-        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
-        trusted: ssl.SSLContext | bool = verify if verify is not None else True
-        self._http = httpx2.Client(base_url=url, headers=headers, timeout=timeout_s, verify=trusted)
+        self._http = httpx2.Client(**connection_settings(url, token, timeout_s, verify))
         self._timeout_s = timeout_s
 
     sql = carried_out(asking.sql)
@@ -159,16 +156,10 @@ class Client(Handle[str]):
         import httpx2
 
         try:
-            found = self._http.request(
-                call.method,
-                call.path,
-                params=call.params,
-                headers=dict(call.headers),
-                content=call.content,
-                timeout=self._timeout_s + call.wait_s,
-            )
+            patience_s = self._timeout_s + call.wait_s
+            found = self._http.request(**call.request(), content=call.content, timeout=patience_s)
         except httpx2.TransportError as error:
-            return Lost(self._about, str(error) or type(error).__name__)
+            return Lost(self._about, words_of(error))
         return Answer(found.status_code, found.headers, found.content)
 
     def follow(self, following: Following) -> Iterator[FeedEvent]:
@@ -177,9 +168,7 @@ class Client(Handle[str]):
         while True:
             call = following.call()
             try:
-                with self._http.stream(
-                    call.method, call.path, params=call.params, headers=dict(call.headers), timeout=QUIET_S
-                ) as found:
+                with self._http.stream(**call.request(), timeout=QUIET_S) as found:
                     if found.status_code != 200:
                         rest_s = following.refused(Answer(found.status_code, found.headers, found.read()))
                     else:
@@ -187,5 +176,5 @@ class Client(Handle[str]):
                             yield from following.read(data)
                         rest_s = following.lost("the server ended it")
             except httpx2.TransportError as error:
-                rest_s = following.lost(str(error) or type(error).__name__)
+                rest_s = following.lost(words_of(error))
             time.sleep(rest_s)

@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import ipc
 
+from headwater.client.following import Following
 from headwater.client.steps import ARROW, Call, Steps, asked
 from headwater.errors import UsageError
 from headwater.log.position import Position
@@ -127,3 +128,7 @@ def _value(value: Any) -> Any:
             do="Append them as an Arrow table: pa.Table.from_pylist(rows)",
         )
     raise UsageError(what=f"{type(value).__name__} has no form in JSON", do="Append plain values, or an Arrow table")
+
+
+def following(name: str, start: Position | str, last_id: str | None) -> Following:
+    return Following(f"/topics/{name}/follow", {"start": str(start) or "start"}, last_id)

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from headwater.client.following import Following
 from headwater.client.steps import ARROW, Answer, Call, Steps, asked
 from headwater.log.position import Position
 
@@ -67,3 +68,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return value.isoformat() if isinstance(value, date) else str(value)
+
+
+def following(name: str, last_id: str | None) -> Following:
+    return Following(f"{path_of(name)}/changes", {}, last_id)

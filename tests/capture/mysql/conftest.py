@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,9 @@ import pytest
 import headwater as hw
 from headwater.capture.mysql.capture import MysqlCapture
 from headwater.capture.mysql.connection import settings_of
-from headwater.capture.runner import Capturing
-from headwater.capture.spec import CaptureSettings, CaptureSpec, Tables, topics_of
+from headwater.capture.spec import CaptureSpec
 from headwater.testing.mariadb import MariadbServer, program
+from tests.capture.database import CapturedDatabase
 
 _numbers = itertools.count(1)
 
@@ -34,19 +33,11 @@ def server() -> Iterator[MariadbServer]:
         yield running
 
 
-@dataclass
-class Database:
-    """A database of the test's own, and captures of it, named like it."""
-
-    server: MariadbServer
-    name: str
-    url: str
-    log: hw.Log
-    until: Callable[..., None]
-
-    def __post_init__(self) -> None:
+class Database(CapturedDatabase):
+    def __init__(self, server: MariadbServer, name: str, log: hw.Log, until: Callable[..., None]) -> None:
+        super().__init__(name, server.url(name), log, until)
+        self.server = server
         self.connection = pymysql.connect(**settings_of(self.url))
-        self.running: list[Capturing] = []
 
     def run(self, *statements: str) -> None:
         for statement in statements:
@@ -57,34 +48,11 @@ class Database:
             cursor.execute(query)
             return tuple(cursor.fetchall())
 
-    def capture(self, tables: Tables, **settings: Any) -> Capturing:
-        """A capture that runs until the test is over."""
-        spec = CaptureSpec(self.name, self.url, topics_of(tables), CaptureSettings(**settings))
-        capture = MysqlCapture(spec, self.log)
-        capture.topics()
-        capturing = Capturing(capture, lambda text: None)
-        capturing.start()
-        self.running.append(capturing)
-        return capturing
-
-    def caught_up(self, capturing: Capturing) -> None:
-        goal = capturing.capture.goal()
-
-        def there() -> bool:
-            if capturing.failure is not None:
-                raise capturing.failure
-            return capturing.capture.reached(goal)
-
-        self.until(there, within_s=60, what=f"capture at {goal}")
-
-    def failed(self, capturing: Capturing) -> Exception:
-        self.until(lambda: capturing.failure is not None, what="a failure")
-        assert capturing.failure is not None
-        return capturing.failure
+    def made(self, spec: CaptureSpec) -> MysqlCapture:
+        return MysqlCapture(spec, self.log)
 
     def close(self) -> None:
-        for capturing in self.running:
-            capturing.stop()
+        super().close()
         self.run(f"DROP DATABASE {self.name}")
         self.connection.close()
 
@@ -95,7 +63,7 @@ def database(server: MariadbServer, tmp_path: Path, until: Callable[..., None]) 
     with pymysql.connect(**settings_of(server.url())) as connection, connection.cursor() as cursor:
         cursor.execute(f"CREATE DATABASE {name}")
     log = hw.open(f"file:{tmp_path / 'log'}")
-    made = Database(server, name, server.url(name), log, until)
+    made = Database(server, name, log, until)
     yield made
     made.close()
     log.close()

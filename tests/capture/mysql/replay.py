@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pymysql
 
 import headwater as hw
 from headwater.capture.mysql.connection import settings_of
-from tests.capture.replay import Row, canonical, replayed
+from tests.capture import replay
+from tests.capture.replay import Row, canonical
 
 
 def in_database(url: str, table: str, columns: list[str]) -> list[Row]:
@@ -19,14 +21,7 @@ def in_database(url: str, table: str, columns: list[str]) -> list[Row]:
         return sorted(canonical(list(cursor.fetchall())), key=repr)
 
 
-def assert_same(log: hw.Log, url: str, *tables: str) -> None:
-    for table in tables:
-        spec = log.topic(table)
-        there, captured = in_database(url, table, spec.schema.names), replayed(log, table)
-        if there != captured:
-            missing = [row for row in there if row not in captured][:3]
-            extra = [row for row in captured if row not in there][:3]
-            raise AssertionError(f"{table}: {len(there)} rows, captured {len(captured)}; {missing=} {extra=}")
+assert_same = partial(replay.assert_same, rows_of=in_database)
 
 
 def weights(log: hw.Log, topic: str) -> dict[tuple[Any, ...], int]:

@@ -12,24 +12,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import closing
 
 import pymysql
 
 from headwater.capture.appender import Appender
 from headwater.capture.mysql.binlog import Binlog, Server, check_binlog, check_server, end_of, place, server_id
-from headwater.capture.mysql.connection import Connection, ask, connect, translated, user_of
+from headwater.capture.mysql.connection import Connection, ask, connected, translated, user_of
 from headwater.capture.mysql.following import Following
 from headwater.capture.mysql.gtid import Gtids
 from headwater.capture.mysql.snapshot import Snapshot, planned
 from headwater.capture.mysql.standing import Standing
 from headwater.capture.mysql.tables import Table, describe, expanded
 from headwater.capture.mysql.wire import begun, found
-from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, position_text
 from headwater.capture.ranges import Piece
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
+from headwater.capture.tables import known_topics, made_topics, outbox_of
 from headwater.errors import BadCapture, CaptureGap
 from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
@@ -52,46 +51,31 @@ class MysqlCapture:
 
     def topics(self) -> dict[str, TopicSpec]:
         """The topic of each table, made if it is not there: for the first time the database is asked."""
-        known = {spec.name: spec for spec in self._log.topics()}
-        if not any("*" in table for table in self.spec.tables) and all(t in known for t in self.spec.tables.values()):
-            return {table: known[topic] for table, topic in self.spec.tables.items()}
-        try:
-            with closing(connect(self.spec.url)) as connection:
-                return self._make_topics(self._describe(connection))
-        except pymysql.MySQLError as error:
-            raise translated(error, self.spec.url) from error
+        known = known_topics(self._log, self.spec)
+        if known is not None:
+            return known
+        with connected(self.spec.url) as connection:
+            return made_topics(self._log, self.spec, self._describe(connection))
 
     def _describe(self, connection: Connection) -> dict[str, Table]:
         tables = expanded(connection, self.spec.url, self.spec.tables)
         return {name: describe(connection, self.spec.url, name, topic) for name, topic in tables.items()}
 
-    def _make_topics(self, tables: dict[str, Table]) -> dict[str, TopicSpec]:
-        """A topic that is there keeps what it has; what the table has beyond it comes with the stream."""
-        known = {spec.name: spec for spec in self._log.topics()}
-        return {
-            name: known.get(table.topic) or self._log.create(table.spec(partitions=self.spec.settings.partitions))
-            for name, table in tables.items()
-        }
-
     # --- a run ---
 
     def run(self, stopped: threading.Event) -> None:
         """Returns when stopped; raises `SourceLost` when the database does not answer, and what else is wrong."""
-        try:
-            with closing(connect(self.spec.url)) as connection:
-                self._run(connection, stopped)
-        except pymysql.MySQLError as error:
-            raise translated(error, self.spec.url) from error
+        with connected(self.spec.url) as connection:
+            self._run(connection, stopped)
 
     def _run(self, connection: Connection, stopped: threading.Event) -> None:
         url, name = self.spec.url, self.spec.name
         server = Server.of(connection)
         tables = self._describe(connection)  # 1
         check_server(connection, url, server, list(tables.values()))
-        specs = self._make_topics(tables)
-        self._standing.rows_before = self._standing.rows
-        appender = self._standing.appender = Appender(self._log, name)  # 2
-        outbox = self._outbox(appender, tables)
+        specs = made_topics(self._log, self.spec, tables)
+        appender = self._standing.taken_over(Appender(self._log, name))  # 2
+        outbox = outbox_of(appender, self.spec, tables)
         source = appender.state.get("source")
         if source is None:  # 3
             pieces, about = planned(connection, list(tables.values()))
@@ -105,15 +89,11 @@ class MysqlCapture:
         if left:  # 4
             self._standing.phase = "snapshot"
             self._say(f"capture {name}: reading {len({piece.table for piece in left})} tables, {len(left)} ranges")
-            Snapshot(url, server, appender, tables, specs, stopped=stopped, told=self._tell, outbox=outbox).take(
-                pieces, about
-            )
+            Snapshot(
+                url, server, appender, tables, specs, stopped=stopped, told=self._standing.tell, outbox=outbox
+            ).take(pieces, about)
         if not stopped.is_set():
             Following(self.spec, self._standing, connection, server, tables, outbox, say=self._say).run(stopped)  # 5
-
-    def _outbox(self, appender: Appender, tables: dict[str, Table]) -> Outbox | None:
-        name, settings = self.spec.settings.outbox, self.spec.settings
-        return None if name is None else Outbox(appender, name, tables[name].arrow, partitions=settings.partitions)
 
     def _begin(self, connection: Connection, server: Server, **state: object) -> None:
         """From where the server writes now. A transaction that is in the binlog, but not to be seen yet, is shown by no
@@ -163,9 +143,6 @@ class MysqlCapture:
         self._appender.append([], here, source=binlog.as_json(), overlaps=None, comparing=comparing)
         self._say(f"capture {self.spec.name}: goes on after GTID {gtids.text}, on another server")
 
-    def _tell(self, read: int, about: int) -> None:
-        self._standing.read, self._standing.about = read, about
-
     @property
     def _appender(self) -> Appender:
         assert self._standing.appender is not None
@@ -174,11 +151,8 @@ class MysqlCapture:
     # --- how it stands ---
 
     def goal(self) -> int:
-        try:
-            with closing(connect(self.spec.url)) as connection:
-                return place(*end_of(connection, self.spec.url, Server.of(connection)))
-        except pymysql.MySQLError as error:
-            raise translated(error, self.spec.url) from error
+        with connected(self.spec.url) as connection:
+            return place(*end_of(connection, self.spec.url, Server.of(connection)))
 
     def reached(self, goal: int) -> bool:
         """A table that was altered is not, until it has been compared."""

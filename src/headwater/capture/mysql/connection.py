@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -74,6 +75,16 @@ def connect(url: str) -> Connection:
         raise BadCapture(
             what=f"{shown(url)}: {error}", do="Install it: pip install cryptography; or connect with TLS: ?ssl_ca=PATH"
         ) from None
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection whose refusals, whatever is done with it, become ours."""
+    try:
+        with closing(connect(url)) as connection:
+            yield connection
+    except pymysql.MySQLError as error:
+        raise translated(error, url) from error
 
 
 def ask(connection: Connection, statement: str, given: tuple[Any, ...] = ()) -> Rows:

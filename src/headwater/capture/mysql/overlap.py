@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from headwater.capture.compiled import Ints
 from headwater.capture.ranges import Range
+from headwater.capture.state import State
 
 Mask = npt.NDArray[np.bool_]
 
@@ -34,6 +35,10 @@ class Overlap:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Overlap:
         return cls(told["table"], Range(**told["range"]), told["until"])
+
+
+def overlaps_in(state: State) -> list[Overlap]:
+    return [Overlap.from_json(told) for told in state.get("overlaps") or []]
 
 
 def not_shown(overlaps: Sequence[Overlap], keys: pa.Array, places: Ints) -> Mask:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.capture.altering import altered_topic, column_gone, undo
 from headwater.capture.mysql.connection import Connection
 from headwater.capture.mysql.layout import Layout, layout_of, left_out
 from headwater.capture.mysql.overlap import Overlap, all_shown_until
 from headwater.capture.mysql.statements import TableName
 from headwater.capture.mysql.tables import Table, describe
-from headwater.errors import SchemaRefused, SourceRefused, TableChanged
+from headwater.errors import SourceRefused, TableChanged
 from headwater.log.evolution import widens
 from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
-from headwater.records import schema_of
 
 
 @dataclass
@@ -60,26 +60,20 @@ class Relations:
             now = describe(self._connection, self._url, table.name, table.topic)
         except SourceRefused as refused:
             raise TableChanged(
-                table=table.name, topic=table.topic, why=refused.why, do=_undo(table, refused.statement)
+                table=table.name, topic=table.topic, why=refused.why, do=undo(table.name, refused.statement)
             ) from None
         if now.key != known.spec.key:
             raise TableChanged(
                 table=table.name,
                 topic=table.topic,
                 why=f"its primary key is ({', '.join(now.key)}) now, and was ({', '.join(known.spec.key)})",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} DROP PRIMARY KEY, ADD PRIMARY KEY (...);"),
+                do=undo(table.name, f"ALTER TABLE {table.sql_name} DROP PRIMARY KEY, ADD PRIMARY KEY (...);"),
             )
         told = {column.name: column.kind for column in now.columns}
         gone = [name for name in known.spec.schema.names if name not in told]
         if gone:
             new = [name for name in told if name not in known.spec.schema.names]
-            perhaps = f" (renamed to {new[0]!r}?)" if new else ""
-            raise TableChanged(
-                table=table.name,
-                topic=table.topic,
-                why=f"column {gone[0]!r} is gone{perhaps}",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} ADD COLUMN {gone[0]} ...;  -- or rename it back"),
-            )
+            raise column_gone(table.name, table.sql_name, table.topic, gone[0], new)
         known.table, known.spec = now, self._evolved(now, known.spec, told)
         return known
 
@@ -97,22 +91,10 @@ class Relations:
             kind = told.get(has.name, has.type)
             merged.append((has.name, has.type if widens(kind, has.type) else kind))
         merged += [(name, kind) for name, kind in told.items() if name not in spec.schema.names]
-        wanted = schema_of(pa.schema(merged))
-        if wanted == spec.schema:
-            return spec
-        try:
-            return self._log.alter(spec.name, schema=wanted)
-        except SchemaRefused as error:
-            raise TableChanged(
-                table=table.name,
-                topic=table.topic,
-                why=f"column {error.column!r} has another type ({error.why})",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} MODIFY {error.column} ...;"),
-            ) from None
-
-
-def _undo(table: Table, statement: str) -> str:
-    return (
-        f"Run: {statement} and then: headwater capture resnapshot NAME {table.name}. "
-        f"Or capture the table as it is now into a new topic: tables={{{table.name!r}: 'NEW_TOPIC'}}"
-    )
+        return altered_topic(
+            self._log,
+            spec,
+            merged,
+            table=table.name,
+            retype=lambda column: f"ALTER TABLE {table.sql_name} MODIFY {column} ...;",
+        )

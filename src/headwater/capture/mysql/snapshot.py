@@ -6,13 +6,14 @@ the stream is left out of that later (`overlap`); so what is left after a crash 
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from headwater.capture import ranges
 from headwater.capture.appender import Appender
 from headwater.capture.mysql.binlog import Server, close, open_snapshots
 from headwater.capture.mysql.connection import Connection, ask, quoted
@@ -23,6 +24,7 @@ from headwater.capture.mysql.tables import Table
 from headwater.capture.mysql.types import INTEGERS
 from headwater.capture.outbox import Outbox
 from headwater.capture.ranges import RANGE_ROWS, Piece, Range, cut
+from headwater.capture.reading import read_in_parallel
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 
@@ -34,14 +36,7 @@ Told = Callable[[int, int], None]
 
 
 def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:
-    """All that is to be read, and about how many rows that are."""
-    sizes = [rows_of(connection, table) for table in tables]
-    pieces = [
-        Piece(table.name, each)
-        for table, rows in zip(tables, sizes, strict=True)
-        for each in ranges_of(connection, table, rows)
-    ]
-    return pieces, sum(sizes)
+    return ranges.planned(tables, partial(rows_of, connection), partial(ranges_of, connection))
 
 
 def rows_of(connection: Connection, table: Table) -> int:
@@ -68,14 +63,6 @@ def select_statement(table: Table, within: Range) -> str:
     return f"SELECT {names} FROM {table.sql_name} WHERE {within.condition(quoted(table.key[0]))}"
 
 
-@dataclass(frozen=True)
-class _Read:
-    number: int
-    parts: list[Part]
-    seen: int
-    """The place in the binlog that it was read as of."""
-
-
 class Snapshot:
     """Reads the pieces that are not done; `stopped` ends it after whatever is being read."""
 
@@ -100,70 +87,39 @@ class Snapshot:
         self._told = told
         self._outbox = outbox
         self._read = 0
-        self._given_up = threading.Event()
 
     def take(self, pieces: Sequence[Piece], about: int) -> None:
-        """Until all is done, or it is stopped. Workers read and stage; this thread appends, one piece at a time, with
-        the list of pieces as it is then."""
+        """Until all is done, or it is stopped. Each append has the list of pieces as it is then."""
         pieces = list(pieces)
-        left: queue.SimpleQueue[int] = queue.SimpleQueue()
-        todo = [number for number, piece in enumerate(pieces) if not piece.done]
-        for number in todo:
-            left.put(number)
+        todo = sum(not piece.done for piece in pieces)
         if not todo:
             return
-        opened = open_snapshots(self._url, self._server, min(WORKERS, len(todo)))
-        results: queue.SimpleQueue[_Read | BaseException | None] = queue.SimpleQueue()
-        failure: BaseException | None = None
+        opened = open_snapshots(self._url, self._server, min(WORKERS, todo))
+        readers = [self._reader(connection, seen) for connection, seen in opened]
         try:
-            with ThreadPoolExecutor(len(opened), thread_name_prefix="snapshot") as pool:
-                for connection, seen in opened:
-                    pool.submit(self._work, connection, seen, pieces, left, results)
-                ended = 0
-                while ended < len(opened):
-                    result = results.get()
-                    if result is None:
-                        ended += 1
-                    elif isinstance(result, BaseException):
-                        failure = failure or result
-                        self._given_up.set()
-                    elif failure is None:
-                        pieces[result.number] = replace(pieces[result.number], done=True)
-                        self._append(pieces, result)
-                        self._told(self._read, max(about, self._read))
+            with closing(read_in_parallel(pieces, readers, self._stopped)) as found:
+                for number, (parts, seen) in found:
+                    pieces[number] = replace(pieces[number], done=True)
+                    self._append(pieces, pieces[number], parts, seen)
+                    self._told(self._read, max(about, self._read))
         finally:
             close(opened)
-        if failure is not None:
-            raise failure
 
-    def _append(self, pieces: Sequence[Piece], read: _Read) -> None:
+    def _append(self, pieces: Sequence[Piece], done: Piece, parts: list[Part], seen: int) -> None:
         state: dict[str, Any] = {"pieces": [piece.as_json() for piece in pieces]}
-        done = pieces[read.number]
-        if read.seen > self._appender.position.end:
+        if seen > self._appender.position.end:
             known = self._appender.state.get("overlaps") or []
-            state["overlaps"] = [*known, Overlap(done.table, done.range, read.seen).as_json()]
-        self._appender.append(read.parts, **state)
-        self._read += sum(part.rows for part in read.parts)
+            state["overlaps"] = [*known, Overlap(done.table, done.range, seen).as_json()]
+        self._appender.append(parts, **state)
+        self._read += sum(part.rows for part in parts)
 
-    def _work(
-        self,
-        connection: Connection,
-        seen: int,
-        pieces: Sequence[Piece],
-        left: queue.SimpleQueue[int],
-        results: queue.SimpleQueue[_Read | BaseException | None],
-    ) -> None:
+    @contextmanager
+    def _reader(self, connection: Connection, seen: int) -> Iterator[Callable[[Piece], tuple[list[Part], int]]]:
+        """Tells with each piece the place in the binlog that it was read as of."""
         try:
-            while not self._stopped.is_set() and not self._given_up.is_set():
-                number = left.get_nowait()
-                results.put(_Read(number, self._piece(connection, pieces[number]), seen))
-        except queue.Empty:
-            pass
-        except BaseException as error:  # noqa: BLE001 whatever it is, the thread that waits raises it
-            results.put(error)
+            yield lambda piece: (self._piece(connection, piece), seen)
         finally:
             close([(connection, seen)])  # at once: an ALTER that waits for it makes the other workers wait
-            results.put(None)
 
     def _piece(self, connection: Connection, piece: Piece) -> list[Part]:
         table, spec = self._tables[piece.table], self._specs[piece.table]

@@ -12,16 +12,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-import psycopg
-
 from headwater.capture.appender import Appender
-from headwater.capture.outbox import Outbox
 from headwater.capture.position import SourcePosition, lsn_of, lsn_text
-from headwater.capture.postgres.connection import Connection, connect, translated
+from headwater.capture.postgres.connection import Connection, connected
 from headwater.capture.postgres.following import Following, Overrun
 from headwater.capture.postgres.relations import Grown
 from headwater.capture.postgres.slot import (
@@ -40,6 +36,7 @@ from headwater.capture.postgres.tables import Table, describe, expanded
 from headwater.capture.ranges import Piece
 from headwater.capture.spec import CaptureSpec
 from headwater.capture.status import CaptureStatus
+from headwater.capture.tables import known_topics, made_topics, outbox_of
 from headwater.clock import Clock, system_clock
 from headwater.errors import CaptureGap
 from headwater.log.protocol import Log
@@ -62,43 +59,31 @@ class PostgresCapture:
 
     def topics(self) -> dict[str, TopicSpec]:
         """The topic of each table, made if it is not there: for the first time the database is asked."""
-        known = {spec.name: spec for spec in self._log.topics()}
-        if not any("*" in table for table in self.spec.tables) and all(t in known for t in self.spec.tables.values()):
-            return {table: known[topic] for table, topic in self.spec.tables.items()}
-        with closing(connect(self.spec.url)) as connection:
-            return self._make_topics(self._describe(connection))
+        known = known_topics(self._log, self.spec)
+        if known is not None:
+            return known
+        with connected(self.spec.url) as connection:
+            return made_topics(self._log, self.spec, self._describe(connection))
 
     def _describe(self, connection: Connection) -> dict[str, Table]:
         tables = expanded(connection, self.spec.tables)
         return {name: describe(connection, self.spec.url, name, topic) for name, topic in tables.items()}
 
-    def _make_topics(self, tables: dict[str, Table]) -> dict[str, TopicSpec]:
-        """A topic that is there keeps what it has; what the table has beyond it comes with the stream."""
-        known = {spec.name: spec for spec in self._log.topics()}
-        return {
-            name: known.get(table.topic) or self._log.create(table.spec(partitions=self.spec.settings.partitions))
-            for name, table in tables.items()
-        }
-
     # --- a run ---
 
     def run(self, stopped: threading.Event) -> None:
         """Returns when stopped; raises `SourceLost` when the database does not answer, and what else is wrong."""
-        try:
-            with closing(connect(self.spec.url)) as connection:
-                self._run(connection, stopped)
-        except psycopg.Error as error:
-            raise translated(error, self.spec.url) from error
+        with connected(self.spec.url) as connection:
+            self._run(connection, stopped)
 
     def _run(self, connection: Connection, stopped: threading.Event) -> None:
         url, name = self.spec.url, self.spec.name
         tables = self._describe(connection)  # 1
         check_server(connection, url, list(tables.values()))
-        specs = self._make_topics(tables)
-        self._standing.rows_before = self.status().rows
-        appender = self._standing.appender = Appender(self._log, name)  # 2
-        outbox = self._outbox(appender, tables)
-        snapshot = Snapshot(url, appender, tables, specs, stopped=stopped, told=self._tell, outbox=outbox)
+        specs = made_topics(self._log, self.spec, tables)
+        appender = self._standing.taken_over(Appender(self._log, name))  # 2
+        outbox = outbox_of(appender, self.spec, tables)
+        snapshot = Snapshot(url, appender, tables, specs, stopped=stopped, told=self._standing.tell, outbox=outbox)
         source = appender.state.get("source")
         if source is None or "begins" not in source:  # 3
             slot = self._first(connection, snapshot, tables)
@@ -119,10 +104,6 @@ class PostgresCapture:
                 self._say(f"capture {name}: {grown.table.name} has a new column with values; it is compared")
                 left = appender.state.get("comparing") or []
                 appender.append([], comparing=sorted({*left, grown.table.name}))
-
-    def _outbox(self, appender: Appender, tables: dict[str, Table]) -> Outbox | None:
-        name, settings = self.spec.settings.outbox, self.spec.settings
-        return None if name is None else Outbox(appender, name, tables[name].arrow, partitions=settings.partitions)
 
     def _known_slot(self, connection: Connection, slot: Slot, tables: dict[str, Table]) -> Slot:
         appender = self._appender
@@ -184,9 +165,6 @@ class PostgresCapture:
         self._say(f"capture {self.spec.name}: reading {len({p.table for p in pieces})} tables, {left} ranges")
         snapshot.take(pieces, exported, later=later, about=about)
 
-    def _tell(self, read: int, about: int) -> None:
-        self._standing.read, self._standing.about = read, about
-
     @property
     def _appender(self) -> Appender:
         assert self._standing.appender is not None
@@ -195,7 +173,7 @@ class PostgresCapture:
     # --- how it stands ---
 
     def goal(self) -> int:
-        with closing(connect(self.spec.url)) as connection:
+        with connected(self.spec.url) as connection:
             return lsn_of(_row(connection, "SELECT pg_current_wal_flush_lsn()::text")[0])
 
     def reached(self, goal: int) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +52,16 @@ def connect(url: str) -> Connection:
     """For statements; each is a transaction of its own."""
     try:
         return psycopg.connect(settings_of(url), autocommit=True)
+    except psycopg.Error as error:
+        raise translated(error, url) from error
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Connection]:
+    """A connection whose refusals, whatever is done with it, become ours."""
+    try:
+        with closing(connect(url)) as connection:
+            yield connection
     except psycopg.Error as error:
         raise translated(error, url) from error
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from headwater.capture.compiled import Ints
 from headwater.capture.ranges import Range
+from headwater.capture.state import State
 
 Mask = npt.NDArray[np.bool_]
 
@@ -55,6 +56,10 @@ class Overlap:
     @classmethod
     def from_json(cls, told: Mapping[str, Any]) -> Overlap:
         return cls(told["table"], Range(**told["range"]), told["seen"], told["until"])
+
+
+def overlaps_in(state: State) -> list[Overlap]:
+    return [Overlap.from_json(told) for told in state.get("overlaps") or []]
 
 
 def not_shown(overlaps: Sequence[Overlap], keys: pa.Array, transactions: Ints) -> Mask:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
-
+from headwater.capture.altering import altered_topic, column_gone
 from headwater.capture.compiled import Ints
 from headwater.capture.postgres.changes import Known
 from headwater.capture.postgres.connection import Connection
 from headwater.capture.postgres.overlap import Overlap, Seen
 from headwater.capture.postgres.tables import COLUMNS, FULL, Relation, Table, altered
-from headwater.errors import SchemaRefused, TableChanged
+from headwater.errors import TableChanged
 from headwater.log.protocol import Log
 from headwater.log.spec import TopicSpec
-from headwater.records import schema_of
 
 FILLED = """
     SELECT bool_or(atthasdef OR atthasmissing OR attidentity <> '') FROM pg_attribute
@@ -99,18 +97,13 @@ class Relations:
             self._refuse_gone(table, spec, gone)
         merged = [*((name, told.get(name, spec.schema.field(name).type)) for name in spec.schema.names)]
         merged += [(name, kind) for name, kind in told.items() if name not in spec.schema.names]
-        wanted = schema_of(pa.schema(merged))
-        if wanted == spec.schema:
-            return spec
-        try:
-            return self._log.alter(spec.name, schema=wanted)
-        except SchemaRefused as error:
-            raise TableChanged(
-                table=table.name,
-                topic=table.topic,
-                why=f"column {error.column!r} has another type ({error.why})",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} ALTER {error.column} TYPE ..."),
-            ) from None
+        return altered_topic(
+            self._log,
+            spec,
+            merged,
+            table=table.name,
+            retype=lambda column: f"ALTER TABLE {table.sql_name} ALTER {column} TYPE ...",
+        )
 
     def _refuse_gone(self, table: Table, spec: TopicSpec, gone: list[str]) -> None:
         """Columns that the database still has are missing in changes from before they were added: those are as told.
@@ -119,13 +112,7 @@ class Relations:
         new = [column.name for column in table.columns if column.name not in spec.schema.names]
         missing = gone if new else [name for name in gone if name not in now]
         if missing:
-            perhaps = f" (renamed to {new[0]!r}?)" if new else ""
-            raise TableChanged(
-                table=table.name,
-                topic=table.topic,
-                why=f"column {missing[0]!r} is gone{perhaps}",
-                do=_undo(table, f"ALTER TABLE {table.sql_name} ADD COLUMN {missing[0]} ...;  -- or rename it back"),
-            )
+            raise column_gone(table.name, table.sql_name, table.topic, missing[0], new)
 
     def _renamed(self, table: Table, now: str) -> None:
         raise TableChanged(
@@ -134,10 +121,3 @@ class Relations:
             why=f"it was renamed to {now!r}",
             do=f"Rename it back, or say tables={{{now.removeprefix('public.')!r}: {table.topic!r}}}",
         )
-
-
-def _undo(table: Table, statement: str) -> str:
-    return (
-        f"Run: {statement} and then: headwater capture resnapshot NAME {table.name}. "
-        f"Or capture the table as it is now into a new topic: tables={{{table.name!r}: 'NEW_TOPIC'}}"
-    )

@@ -7,15 +7,16 @@ already shows some of what the stream will tell: see `overlap`.
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from psycopg import pq
 
+from headwater.capture import ranges
 from headwater.capture.appender import Appender
 from headwater.capture.outbox import Outbox
 from headwater.capture.postgres.connection import Connection, connect_low, quoted, shown
@@ -26,6 +27,7 @@ from headwater.capture.postgres.ranges import ranges_of, rows_of
 from headwater.capture.postgres.rows import batch_of
 from headwater.capture.postgres.tables import Table
 from headwater.capture.ranges import Piece, Range
+from headwater.capture.reading import read_in_parallel
 from headwater.errors import SourceLost
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
@@ -37,14 +39,7 @@ Told = Callable[[int, int], None]
 
 
 def planned(connection: Connection, tables: Sequence[Table]) -> tuple[list[Piece], int]:
-    """All that is to be read, and about how many rows that are."""
-    sizes = [rows_of(connection, table) for table in tables]
-    pieces = [
-        Piece(table.name, each)
-        for table, rows in zip(tables, sizes, strict=True)
-        for each in ranges_of(connection, table, rows)
-    ]
-    return pieces, sum(sizes)
+    return ranges.planned(tables, partial(rows_of, connection), partial(ranges_of, connection))
 
 
 class Snapshot:
@@ -72,36 +67,17 @@ class Snapshot:
 
     def take(self, pieces: list[Piece], snapshot: str, *, later: tuple[str, int] | None, about: int) -> None:
         """Read from the exported `snapshot` until all is done, or it is stopped. If it is a later one than the slot's,
-        `later` are the transactions that it has seen, and up to where the stream tells of these.
-
-        Workers read and stage; this thread appends, one piece at a time, with the list of pieces as it is then.
+        `later` are the transactions that it has seen, and up to where the stream tells of these. Each append has the
+        list of pieces as it is then.
         """
         pieces = list(pieces)
-        left: queue.SimpleQueue[int] = queue.SimpleQueue()
-        todo = [number for number, piece in enumerate(pieces) if not piece.done]
-        for number in todo:
-            left.put(number)
-        results: queue.SimpleQueue[tuple[int, list[Part]] | BaseException | None] = queue.SimpleQueue()
-        workers = min(WORKERS, len(todo))
-        with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
-            for _ in range(workers):
-                pool.submit(self._work, pieces, left, snapshot, results)
-            ended, failure = 0, None
-            while ended < workers:
-                result = results.get()
-                if result is None:
-                    ended += 1
-                elif isinstance(result, BaseException):
-                    failure = failure or result
-                    self._drain(left)
-                elif failure is None:
-                    number, parts = result
-                    pieces[number] = replace(pieces[number], done=True)
-                    self._read += sum(part.rows for part in parts)
-                    self._append(parts, pieces, pieces[number], later)
-                    self._told(self._read, max(about, self._read))
-            if failure is not None:
-                raise failure
+        readers = [self._reader(snapshot) for _ in range(min(WORKERS, sum(not piece.done for piece in pieces)))]
+        with closing(read_in_parallel(pieces, readers, self._stopped)) as found:
+            for number, parts in found:
+                pieces[number] = replace(pieces[number], done=True)
+                self._read += sum(part.rows for part in parts)
+                self._append(parts, pieces, pieces[number], later)
+                self._told(self._read, max(about, self._read))
 
     def _append(
         self, parts: Sequence[Part], pieces: Sequence[Piece], done: Piece, later: tuple[str, int] | None
@@ -112,31 +88,15 @@ class Snapshot:
             state["overlaps"] = [*known, Overlap(done.table, done.range, *later).as_json()]
         self._appender.append(parts, **state)
 
-    def _drain(self, left: queue.SimpleQueue[int]) -> None:
-        while not left.empty():
-            try:
-                left.get_nowait()
-            except queue.Empty:
-                return
-
-    def _work(self, pieces: Sequence[Piece], left: queue.SimpleQueue[int], snapshot: str, results: Any) -> None:
+    @contextmanager
+    def _reader(self, snapshot: str) -> Iterator[Callable[[Piece], list[Part]]]:
+        handle = connect_low(self._url)
         try:
-            handle = connect_low(self._url)
-            try:
-                _ask(handle, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", self._url)
-                _ask(handle, f"SET TRANSACTION SNAPSHOT '{snapshot}'", self._url)
-                while not self._stopped.is_set():
-                    try:
-                        number = left.get_nowait()
-                    except queue.Empty:
-                        break
-                    results.put((number, self._piece(handle, pieces[number])))
-            finally:
-                handle.finish()
-        except BaseException as error:  # noqa: BLE001 whatever it is, the thread that waits raises it
-            results.put(error)
+            _ask(handle, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", self._url)
+            _ask(handle, f"SET TRANSACTION SNAPSHOT '{snapshot}'", self._url)
+            yield partial(self._piece, handle)
         finally:
-            results.put(None)
+            handle.finish()
 
     def _piece(self, handle: pq.abc.PGconn, piece: Piece) -> list[Part]:
         table = self._tables[piece.table]

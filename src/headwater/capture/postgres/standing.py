@@ -1,30 +1,13 @@
-"""What a run tells of itself while it goes on: written by its thread, read by whoever asks how it stands."""
+"""What a run on a slot tells of itself, beyond what all do."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headwater.capture.appender import Appender
-from headwater.capture.position import SourcePosition
+from headwater.capture import standing
 from headwater.capture.postgres.guard import Kept
 
 
 @dataclass
-class Standing:
-    phase: str = "starting"
-    appender: Appender | None = None
-    rows_before: int = 0
-    """Appended by runs before this one, of the same process."""
-    read: int = 0
-    about: int = 0
-    heard: int = 0
-    """Up to here all that the server has told is appended."""
+class Standing(standing.Standing):
     kept: Kept | None = None
-
-    @property
-    def rows(self) -> int:
-        return self.rows_before + (self.appender.rows if self.appender is not None else 0)
-
-    @property
-    def position(self) -> SourcePosition:
-        return self.appender.position if self.appender is not None else SourcePosition()
