@@ -208,6 +208,9 @@ class Log(Protocol):
         that has begun is not disturbed by upkeep.
         """
 
+    def changed(self) -> int:
+        """Another number than the same thread was told before, if anything in the log has changed; microseconds."""
+
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         """The newest append number, as soon as it is greater than `after`, or when the time is up."""
 

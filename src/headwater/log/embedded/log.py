@@ -324,6 +324,9 @@ class EmbeddedLog:
             raise BadPartition(topic=topic, partition=partition, partitions=known.spec.partitions)
         return Scan(self.catalog, self.disk, known, partition, start, end).batches(columns, metadata=metadata)
 
+    def changed(self) -> int:
+        return self.catalog.version()
+
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         deadline = time.monotonic() + timeout_s
         while True:
