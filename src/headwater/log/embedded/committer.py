@@ -21,7 +21,7 @@ from headwater.log.embedded.append import Append, append_in, append_to
 from headwater.log.embedded.bound import Refused
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.rowgroup import Encode, Handed, append_group, encode_groups
-from headwater.log.embedded.transaction import Transaction
+from headwater.log.embedded.transaction import Memory, Transaction
 from headwater.log.protocol import Appended
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ class Committer:
         self._waiting: deque[_Ticket[Any]] = deque()
         self._leader: _Ticket[Any] | None = None
         self._company = 1
+        self._memory = Memory()
 
     def run(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work inside a transaction; return its answer once that is durable, or raise what it raised.
@@ -70,7 +71,7 @@ class Committer:
 
     def append(self, wanted: Append, *, now: int) -> Appended:
         """The same for a plain append, which is listed together with others of the group."""
-        if wanted.producer is None and not wanted.expect and all(not part.keys for part in wanted.parts):
+        if wanted.producer is None and not wanted.may_be_bounded:
             return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
         return self.run(lambda catalog: append_in(catalog, wanted, now=now))
 
@@ -134,7 +135,7 @@ class Committer:
         try:
             groups = encode_groups([ticket.rows for ticket in batch if ticket.rows is not None], self._encode)
             with self._catalog.write() as catalog:
-                transaction = Transaction(catalog)
+                transaction = Transaction(catalog, self._memory)
                 for ticket in batch:
                     if ticket.work is not None:
                         try:
@@ -145,6 +146,7 @@ class Committer:
                     append_group(transaction, group, now=self._clock())
                 transaction.flush()
         except BaseException as error:  # noqa: BLE001  (each ticket's own thread raises it)
+            self._memory.forget()
             for ticket in batch:
                 ticket.error = error
         finally:
