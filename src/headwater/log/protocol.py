@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headwater.errors import HeadwaterError
 from headwater.log.position import AppendNumber, Epoch, Position
 from headwater.log.spec import Settings, TopicSpec
 
@@ -151,6 +152,14 @@ class Log(Protocol):
         """Append dicts to one topic; what other threads append at the same moment may be written together with it.
 
         Rows without a key go to the partition that it is the `turn` of.
+        """
+
+    def append_each(
+        self, topic: str, several: Sequence[Sequence[Mapping[str, Any]]], *, turn: int = 0
+    ) -> list[Appended | HeadwaterError | None]:
+        """Several appends of dicts to one topic, written together; each has its own answer or is refused alone.
+
+        None: nothing was done, for the topic keeps versions or a bound. That takes an append of its own.
         """
 
     def begin(self, producer: str) -> Producer:

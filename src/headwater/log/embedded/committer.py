@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import apsw
@@ -35,7 +35,7 @@ class _Ticket(Generic[T]):
 
     __slots__ = ("done", "error", "rows", "turn", "value", "work")
 
-    def __init__(self, work: Callable[[Transaction], T] | None, rows: Handed | None = None) -> None:
+    def __init__(self, work: Callable[[Transaction], T] | None, rows: Sequence[Handed] = ()) -> None:
         self.work = work
         self.rows = rows
         self.value: T | None = None
@@ -75,15 +75,12 @@ class Committer:
             return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
         return self.run(lambda catalog: append_in(catalog, wanted, now=now))
 
-    def append_rows(self, handed: Handed) -> Appended | None:
-        """The same for rows of one topic, which are made into chunks together with those of other threads.
+    def append_rows(self, handed: Sequence[Handed]) -> None:
+        """The same for rows of topics, which are made into chunks together with those of other threads.
 
-        None if another process has bounded the topic in the meantime: nothing was appended.
+        Leaves in each its answer or its error, or neither if another process has bounded the topic in the meantime.
         """
         self._done(_Ticket(None, handed))
-        if handed.error is not None:
-            raise handed.error
-        return handed.appended
 
     def _done(self, ticket: _Ticket[T]) -> T:
         with self._queue:
@@ -133,7 +130,7 @@ class Committer:
 
     def _commit(self, batch: list[_Ticket[Any]]) -> None:
         try:
-            groups = encode_groups([ticket.rows for ticket in batch if ticket.rows is not None], self._encode)
+            groups = encode_groups([each for ticket in batch for each in ticket.rows], self._encode)
             with self._catalog.write() as catalog:
                 transaction = Transaction(catalog, self._memory)
                 for ticket in batch:

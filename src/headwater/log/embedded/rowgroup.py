@@ -31,7 +31,7 @@ Encode = Callable[[KnownTopic, int, pa.RecordBatch], Part]
 
 @dataclass
 class Handed:
-    """What one thread handed in, and what becomes of it."""
+    """What one caller handed in, and what becomes of it."""
 
     topic: KnownTopic
     rows: Sequence[Mapping[str, Any]]
@@ -40,6 +40,10 @@ class Handed:
     error: HeadwaterError | None = None
     appended: Appended | None = None
     """None also if the topic turned out to be bounded by now: that takes an append of its own."""
+
+    @property
+    def answer(self) -> Appended | HeadwaterError | None:
+        return self.error or self.appended
 
 
 @dataclass(frozen=True)

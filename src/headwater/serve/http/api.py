@@ -27,6 +27,7 @@ from headwater.serve.http.problems import PROBLEMS, answer_with_problems
 from headwater.serve.http.pulse import Pulse
 from headwater.serve.http.queues import queue_routes
 from headwater.serve.http.served import Decider, Served
+from headwater.serve.http.smallappends import SmallAppends
 from headwater.serve.http.sql import sql_routes
 from headwater.serve.http.topics import topic_routes
 from headwater.serve.http.views import view_routes
@@ -80,6 +81,7 @@ def make_api(
         api.include_router(routes(served))
     api.include_router(metric_routes(traffic))
     api.add_middleware(PointReads, served=served)
+    api.add_middleware(SmallAppends, served=served)
     api.add_middleware(Door, limits=limits, traffic=traffic)
 
     @api.get("/openapi.json", dependencies=[public()], include_in_schema=False)
