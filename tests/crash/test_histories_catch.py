@@ -142,7 +142,7 @@ def leaves_holes(patch: pytest.MonkeyPatch) -> None:
     def planted(self: Transaction, topic: Any, part: Any, number: int, at: int, **given: Any) -> int:
         end = real(self, topic, part, number, at, **given)
         place = (topic.id, part.partition)
-        self._ends[place] = (end + 1, self._ends[place][1])
+        self._known.ends[place] = (end + 1, self._known.ends[place][1])
         return end
 
     patch.setattr(Transaction, "add_chunk", planted)

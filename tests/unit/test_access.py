@@ -354,7 +354,8 @@ def test_no_secret_is_told_by_any_log_error_metric_or_page(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"cannot reach postgresql://me:{CANARIES[0]}@db with {secret}")
 
-    monkeypatch.setattr(shop.clicks, "append_parts", broken)
+    for way in ("append_parts", "append_each"):
+        monkeypatch.setattr(shop.clicks, way, broken)
     with caplog.at_level(logging.ERROR):
         note(client.post(RECORDS, json=click(), headers=good))
     line = Redaction("%(message)s").format(caplog.records[-1])

@@ -165,7 +165,8 @@ def test_an_unexpected_failure_is_a_problem_without_details(
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("password=hunter22")
 
-    monkeypatch.setattr(shop.clicks, "append_parts", broken)
+    for way in ("append_parts", "append_each"):
+        monkeypatch.setattr(shop.clicks, way, broken)
     answer = client.post(RECORDS, json=click())
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "hunter22" not in answer.text

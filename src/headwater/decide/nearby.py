@@ -161,10 +161,10 @@ class Nearby:
     def _scanned(
         self, topic: str, key: Sequence[str], partition: int, start: int, end: int
     ) -> Iterator[tuple[int, int]]:
-        first = max(start, self._log.extents(topic)[partition].start)
-        if first >= end:
+        if start >= end:  # as a rule: it is asked for what lies between any two of our own appends
             return
-        for batch in self._log.scan(topic, partition, first, end, columns=key, metadata=True):
+        first = max(start, self._log.extents(topic)[partition].start)
+        for batch in self._log.scan(topic, partition, min(first, end), end, columns=key, metadata=True):
             hashes = key_hash([batch.column(name) for name in key]).view("int64").tolist()
             yield from zip(hashes, batch.column(OFFSET).to_pylist(), strict=True)
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from headwater.errors import HeadwaterError
 from headwater.log.position import AppendNumber, Epoch, Position
 from headwater.log.spec import Settings, TopicSpec
 
@@ -153,6 +154,14 @@ class Log(Protocol):
         Rows without a key go to the partition that it is the `turn` of.
         """
 
+    def append_each(
+        self, topic: str, several: Sequence[Sequence[Mapping[str, Any]]], *, turn: int = 0
+    ) -> list[Appended | HeadwaterError | None]:
+        """Several appends of dicts to one topic, written together; each has its own answer or is refused alone.
+
+        None: nothing was done, for the topic keeps versions or a bound. That takes an append of its own.
+        """
+
     def begin(self, producer: str) -> Producer:
         """Take the next epoch of a producer: from now on every older one is refused."""
 
@@ -207,6 +216,9 @@ class Log(Protocol):
         `Missed` if retention has removed some of them; `Compacted` if it begins inside of what was compacted. A scan
         that has begun is not disturbed by upkeep.
         """
+
+    def changed(self) -> int:
+        """Another number than the same thread was told before, if anything in the log has changed; microseconds."""
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         """The newest append number, as soon as it is greater than `after`, or when the time is up."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headwater.errors import Compacted, UsageError
+from headwater.errors import Compacted, HeadwaterError, UsageError
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Appended, Log, Part, Producer
 from headwater.log.spec import Settings, TopicSpec
@@ -75,6 +75,13 @@ class Topic:
         expected = {self.name: expect} if expect else None
         parts = self.parts(rows, partition=partition)
         return self._log.append(parts, producer=producer, sequence=sequence, expect=expected)
+
+    def append_each(self, several: Sequence[list[Any]]) -> list[Appended | HeadwaterError | None]:
+        """See `Log.append_each`."""
+        turn = next(self._turn)
+        for _ in several[1:]:
+            next(self._turn)
+        return self._log.append_each(self.name, several, turn=turn)
 
     def upsert(self, rows: Rows) -> Position:
         """In an upsert table: these are now the rows of their keys."""

@@ -7,9 +7,11 @@ import decimal
 import json
 from typing import Any
 
+_encoded = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
+
 
 def key_bytes(values: tuple[Any, ...]) -> bytes:
-    return json.dumps([_plain(value) for value in values], separators=(",", ":"), ensure_ascii=False).encode()
+    return _encoded([_plain(value) for value in values]).encode()
 
 
 def _plain(value: Any) -> Any:

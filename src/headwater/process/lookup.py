@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,8 @@ class _Known:
 
 
 class VersionLookup:
-    """Every answer is as the registry is at the call; all that costs is to ask for the end of its topic.
+    """Every answer is as the registry is at the call; all that costs is to ask whether the log has changed and, if it
+    has, for the end of the registry's topic.
 
     `declared` gives the inputs of pipelines in the code at hand: who makes what, as long as nothing of it has run.
     """
@@ -36,6 +38,7 @@ class VersionLookup:
         self._declared = declared
         self._registry = Registry(log, clock=system_clock)
         self._read: _Known | None = None
+        self._looked = threading.local()
 
     def current(self, view: str) -> Made | None:
         return self._known().current.get(view)
@@ -49,15 +52,23 @@ class VersionLookup:
         return known.topics.get(topic) if inputs is None else Made(topic, 0, topic, f"{topic}@", inputs)
 
     def _known(self) -> _Known:
+        changed = self._log.changed()  # asked first: no change after it is overlooked
+        looked: tuple[int, _Known] | None = getattr(self._looked, "last", None)
+        if looked is None or looked[0] != changed:
+            looked = self._looked.last = changed, self._newest()
+        return looked[1]
+
+    def _newest(self) -> _Known:
         try:
             end = self._log.snapshot([TOPIC]).position
         except TopicNotFound:
             end = Position()
-        if self._read is None or self._read.end != end:
+        read = self._read
+        if read is None or read.end != end:
             older = [Version(name, 1, mark, {}, {}, "current") for name, mark in first_versions(self._root).items()]
             book = self._registry.read(adopt=older)
-            self._read = self._sorted(end, [each for of in book.versions.values() for each in of])
-        return self._read
+            read = self._read = self._sorted(end, [each for of in book.versions.values() for each in of])
+        return read
 
     def _sorted(self, end: Position, versions: Sequence[Version]) -> _Known:
         there = [(each, self._made(each)) for each in versions if each.state != "dropped"]

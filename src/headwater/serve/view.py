@@ -221,6 +221,14 @@ class View:
             self.wait(after, timeout_s=timeout_s)
         return self.store.get(_as_tuple(key))[0]
 
+    def get_at_once(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark] | None:
+        """The row and what it stands for, for who must not wait; None while the view goes to another version."""
+        current = self._source.lookup.current(self.name) if self._source is not None else None
+        now = self._answering
+        if now is None or (current is not None and current != now.made):
+            return None
+        return now.store.get(key)
+
     def rows_at(self, made: Made, end: Position) -> pa.Table | None:
         """The rows that a version's topic has up to a position; None if they are not known any more."""
         now = self._now()

@@ -27,6 +27,7 @@ from headwater.log import Log, Position, Producer, Progress, Settings, Topic, To
 from headwater.log.position import AppendNumber, Epoch
 from headwater.log.protocol import Snapshot
 from headwater.records import schema_of
+from headwater.testing.together_contract import TogetherContract
 
 CLICKS = TopicSpec("clicks", schema_of({"user_id": "int64", "page": "string"}), key=("user_id",))
 USERS = TopicSpec("users", schema_of({"user_id": "int64", "name": "string"}), key=("user_id",), kind="table")
@@ -40,7 +41,7 @@ def at(number: int) -> Position:
     return Position.of({"clicks": {0: number}})
 
 
-class LogContract:
+class LogContract(TogetherContract):
     """`log` is an empty log of the backend under test."""
 
     @pytest.fixture

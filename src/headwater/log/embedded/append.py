@@ -13,7 +13,6 @@ the first change.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -42,6 +41,11 @@ class Append:
         if (self.producer is None) != (self.sequence is None):
             raise UsageError(what="a producer and a sequence go together", do="Give both or neither")
 
+    @property
+    def may_be_bounded(self) -> bool:
+        """To make room in several topics, and then be refused, takes back what was done."""
+        return any(known.spec.settings.most_rows is not None for known in self.topics.values())
+
 
 def append_in(catalog: apsw.Connection, wanted: Append, *, now: int) -> Appended:
     """An append as part of a transaction that does other things too."""
@@ -59,7 +63,7 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
         if repeated is not None:
             return repeated
     if wanted.expect:
-        _check_versions(transaction.catalog, wanted)
+        _check_versions(transaction, wanted)
     parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
 
     number, at = transaction.next_append(now)
@@ -69,7 +73,7 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
             topic = wanted.topics[part.topic]
             ends.setdefault(part.topic, {})[part.partition] = transaction.add_chunk(topic, part, number, at)
             if part.keys:
-                _count_versions(transaction.catalog, topic, part)
+                transaction.count_versions(topic, part.keys)
     position = Position.of(ends)
     if producer is None:
         transaction.add_append((number, at, None, None, None, None, None, None))
@@ -84,25 +88,14 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
     return Appended(AppendNumber(number), position, dropped=dropped)
 
 
-def _count_versions(catalog: apsw.Connection, topic: KnownTopic, part: Part) -> None:
-    catalog.executemany(
-        "INSERT INTO versions(topic, key, version) VALUES (?, ?, ?)"
-        " ON CONFLICT(topic, key) DO UPDATE SET version = version + excluded.version",
-        [(topic.id, key, count) for key, count in Counter(part.keys).items()],
-    )
-
-
-def _check_versions(catalog: apsw.Connection, wanted: Append) -> None:
+def _check_versions(transaction: Transaction, wanted: Append) -> None:
     assert wanted.expect is not None
     for name, keys in wanted.expect.items():
         topic = wanted.topics[name]
         if not topic.spec.versioned:
             raise UsageError(what=f"topic {name!r} keeps no versions", do="Make it with versioned=True")
         for key, expected in keys.items():
-            row: Any = catalog.execute(
-                "SELECT version FROM versions WHERE topic = ? AND key = ?", (topic.id, key_bytes(key))
-            ).fetchone()
-            found = row[0] if row else 0
+            found = transaction.version_of(topic, key_bytes(key))
             if found != expected:
                 raise VersionConflict(topic=name, key=repr(key), expected=expected, found=found)
 

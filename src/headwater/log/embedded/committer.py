@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import apsw
@@ -21,7 +21,7 @@ from headwater.log.embedded.append import Append, append_in, append_to
 from headwater.log.embedded.bound import Refused
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.rowgroup import Encode, Handed, append_group, encode_groups
-from headwater.log.embedded.transaction import Transaction
+from headwater.log.embedded.transaction import Memory, Transaction
 from headwater.log.protocol import Appended
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class _Ticket(Generic[T]):
 
     __slots__ = ("done", "error", "rows", "turn", "value", "work")
 
-    def __init__(self, work: Callable[[Transaction], T] | None, rows: Handed | None = None) -> None:
+    def __init__(self, work: Callable[[Transaction], T] | None, rows: Sequence[Handed] = ()) -> None:
         self.work = work
         self.rows = rows
         self.value: T | None = None
@@ -54,6 +54,7 @@ class Committer:
         self._waiting: deque[_Ticket[Any]] = deque()
         self._leader: _Ticket[Any] | None = None
         self._company = 1
+        self._memory = Memory()
 
     def run(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do the work inside a transaction; return its answer once that is durable, or raise what it raised.
@@ -70,19 +71,16 @@ class Committer:
 
     def append(self, wanted: Append, *, now: int) -> Appended:
         """The same for a plain append, which is listed together with others of the group."""
-        if wanted.producer is None and not wanted.expect and all(not part.keys for part in wanted.parts):
+        if wanted.producer is None and not wanted.may_be_bounded:
             return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
         return self.run(lambda catalog: append_in(catalog, wanted, now=now))
 
-    def append_rows(self, handed: Handed) -> Appended | None:
-        """The same for rows of one topic, which are made into chunks together with those of other threads.
+    def append_rows(self, handed: Sequence[Handed]) -> None:
+        """The same for rows of topics, which are made into chunks together with those of other threads.
 
-        None if another process has bounded the topic in the meantime: nothing was appended.
+        Leaves in each its answer or its error, or neither if another process has bounded the topic in the meantime.
         """
         self._done(_Ticket(None, handed))
-        if handed.error is not None:
-            raise handed.error
-        return handed.appended
 
     def _done(self, ticket: _Ticket[T]) -> T:
         with self._queue:
@@ -132,9 +130,9 @@ class Committer:
 
     def _commit(self, batch: list[_Ticket[Any]]) -> None:
         try:
-            groups = encode_groups([ticket.rows for ticket in batch if ticket.rows is not None], self._encode)
+            groups = encode_groups([each for ticket in batch for each in ticket.rows], self._encode)
             with self._catalog.write() as catalog:
-                transaction = Transaction(catalog)
+                transaction = Transaction(catalog, self._memory)
                 for ticket in batch:
                     if ticket.work is not None:
                         try:
@@ -145,6 +143,7 @@ class Committer:
                     append_group(transaction, group, now=self._clock())
                 transaction.flush()
         except BaseException as error:  # noqa: BLE001  (each ticket's own thread raises it)
+            self._memory.forget()
             for ticket in batch:
                 ticket.error = error
         finally:

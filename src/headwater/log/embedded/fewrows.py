@@ -29,6 +29,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _EXACT = 2**53
 _INT64 = struct.Struct("<q")
+_ENDS = struct.Struct("<2i")
+_NULL = bytes(8)
+"""The validity of one value that is not there, padded."""
 _PADDING = [b"\0" * (-size % 8) for size in range(8)]
 
 
@@ -44,6 +47,7 @@ class FewRows:
         self._known = frozenset(stored.names)
         self._required = frozenset(required)
         self._columns = columns
+        self._one = [_ONE[field.type] for field in stored]
         self._header = _Header(stored)
 
     @classmethod
@@ -75,6 +79,8 @@ class FewRows:
 
     def message(self, columns: Mapping[str, Values], rows: Sequence[int]) -> bytes | None:
         """Some of the typed rows as an Arrow message; None if a number does not fit its column."""
+        if len(rows) == 1:
+            return self._one_row(columns, rows[0])
         count, at = len(rows), 0
         nodes: list[int] = []
         buffers: list[int] = []
@@ -95,6 +101,32 @@ class FewRows:
             return None
         return b"".join((self._header.filled(count, nodes, buffers, at), *body))
 
+    def _one_row(self, columns: Mapping[str, Values], row: int) -> bytes | None:
+        """The commonest case: the same without a list a column."""
+        at = 0
+        nodes: list[int] = []
+        buffers: list[int] = []
+        body: list[bytes] = []
+        try:
+            for name, pack in zip(self._names, self._one, strict=True):
+                value = columns[name][row]
+                if value is None:
+                    nodes += (1, 1)
+                    buffers += (at, 1)
+                    body.append(_NULL)
+                    at += 8
+                else:
+                    nodes += (1, 0)
+                    buffers += (at, 0)
+                for buffer in pack(value):
+                    size = len(buffer)
+                    buffers += (at, size)
+                    body += (buffer, _PADDING[size % 8])
+                    at += size + -size % 8
+        except (struct.error, OverflowError, UnicodeEncodeError):
+            return None
+        return b"".join((self._header.filled(1, nodes, buffers, at), *body))
+
 
 class _Header:
     """The header of a record batch message, in which only numbers change: all of them stand at fixed places.
@@ -113,8 +145,8 @@ class _Header:
         batch += self._unsigned(batch)
         self._body_length = self._field(table, 3)
         self._rows = self._field(batch, 0)
-        self._nodes = self._vector(batch, 1)
-        self._buffers = self._vector(batch, 2)
+        self._nodes, self._fill_nodes = self._vector(batch, 1)
+        self._buffers, self._fill_buffers = self._vector(batch, 2)
 
     def _unsigned(self, place: int) -> int:
         return int.from_bytes(self._bytes[place : place + 4], "little")
@@ -124,16 +156,17 @@ class _Header:
         entry = table - signed + 4 + 2 * number
         return table + int.from_bytes(self._bytes[entry : entry + 2], "little")
 
-    def _vector(self, table: int, number: int) -> int:
-        """Where the first element is, after the count."""
+    def _vector(self, table: int, number: int) -> tuple[int, struct.Struct]:
+        """Where the first element is, after the count; and what fills them all."""
         field = self._field(table, number)
-        return field + self._unsigned(field) + 4
+        vector = field + self._unsigned(field)
+        return vector + 4, struct.Struct(f"<{2 * self._unsigned(vector)}q")
 
     def filled(self, rows: int, nodes: Sequence[int], buffers: Sequence[int], body_length: int) -> bytearray:
         header = bytearray(self._bytes)
         _INT64.pack_into(header, self._rows, rows)
-        struct.pack_into(f"<{len(nodes)}q", header, self._nodes, *nodes)
-        struct.pack_into(f"<{len(buffers)}q", header, self._buffers, *buffers)
+        self._fill_nodes.pack_into(header, self._nodes, *nodes)
+        self._fill_buffers.pack_into(header, self._buffers, *buffers)
         _INT64.pack_into(header, self._body_length, body_length)
         return header
 
@@ -142,6 +175,7 @@ class _Header:
 
 _Typed = Callable[[Values], Values]
 _Packed = Callable[[Values], Buffers]
+_One = Callable[[Any], tuple[bytes, ...]]
 _DEFAULTS: dict[str, Any] = {WEIGHT: 1, DELETED: False}
 _NOTHING = type(None)
 
@@ -213,20 +247,31 @@ def _bits(values: Values) -> bytes:
     return number.to_bytes((len(values) + 7) // 8, "little")
 
 
+def _one_number(code: str) -> _One:
+    pack = struct.Struct(f"<{code}").pack
+    return lambda value: (pack(0 if value is None else value),)
+
+
+def _one_text(value: str | None) -> tuple[bytes, ...]:
+    return _one_bytes(None if value is None else value.encode())
+
+
+def _one_bytes(value: bytes | None) -> tuple[bytes, ...]:
+    return (_ENDS.pack(0, len(value)), value) if value is not None else (_NULL, b"")
+
+
+_CODES = {
+    pa.int8(): "b",
+    pa.int16(): "h",
+    pa.int32(): "i",
+    pa.int64(): "q",
+    pa.uint8(): "B",
+    pa.uint16(): "H",
+    pa.uint32(): "I",
+    pa.uint64(): "Q",
+}
 _COLUMNS: dict[pa.DataType, tuple[_Typed, _Packed]] = {
-    **{
-        kind: (_exactly(int), _numbers(code))
-        for kind, code in (
-            (pa.int8(), "b"),
-            (pa.int16(), "h"),
-            (pa.int32(), "i"),
-            (pa.int64(), "q"),
-            (pa.uint8(), "B"),
-            (pa.uint16(), "H"),
-            (pa.uint32(), "I"),
-            (pa.uint64(), "Q"),
-        )
-    },
+    **{kind: (_exactly(int), _numbers(code)) for kind, code in _CODES.items()},
     pa.float64(): (_floats, _numbers("d")),
     pa.bool_(): (_exactly(bool), lambda values: [_bits(values)]),
     pa.string(): (_exactly(str), _texts),
@@ -234,3 +279,13 @@ _COLUMNS: dict[pa.DataType, tuple[_Typed, _Packed]] = {
     pa.timestamp("us", "UTC"): (_timestamps, _numbers("q")),
     pa.date32(): (_days, _numbers("i")),
 }
+_ONE: dict[pa.DataType, _One] = {
+    **{kind: _one_number(code) for kind, code in _CODES.items()},
+    pa.float64(): _one_number("d"),
+    pa.bool_(): lambda value: (b"\1" if value else b"\0",),
+    pa.string(): _one_text,
+    pa.binary(): _one_bytes,
+    pa.timestamp("us", "UTC"): _one_number("q"),
+    pa.date32(): _one_number("i"),
+}
+"""The same for one value."""

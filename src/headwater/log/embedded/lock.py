@@ -32,8 +32,10 @@ class WriterLock:
             self._held = self._own
         except BlockingIOError:
             self._held = self._acquire_in_turn()
+        own = b"%-19d\n" % os.getpid()
         with contextlib.suppress(OSError):  # only for those who wait: a disk that is full must not keep us from it
-            os.pwrite(self._held, b"%-19d\n" % os.getpid(), 0)
+            if os.pread(self._held, len(own), 0) != own:  # as a rule it is there since the last time
+                os.pwrite(self._held, own, 0)
 
     def release(self) -> None:
         held, self._held = self._held, None

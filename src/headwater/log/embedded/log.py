@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headwater.clock import Clock, system_clock
-from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, Full, TopicNotFound
+from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, Full, HeadwaterError, TopicNotFound
 from headwater.log.embedded import chunks, topics
 from headwater.log.embedded.append import Append
 from headwater.log.embedded.bound import NoRoom
@@ -194,11 +194,25 @@ class EmbeddedLog:
     def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
         known = self.known(topic)
         if not known.spec.versioned and known.spec.settings.most_rows is None:
-            appended = self.committer.append_rows(Handed(known, rows, turn))
-            if appended is not None:
-                return appended
+            handed = Handed(known, rows, turn)
+            self.committer.append_rows([handed])
+            if handed.error is not None:
+                raise handed.error
+            if handed.appended is not None:
+                return handed.appended
             self.topic(topic)
         return self.append(Topic(self, known.spec).parts(rows))
+
+    def append_each(
+        self, topic: str, several: Sequence[Sequence[Mapping[str, Any]]], *, turn: int = 0
+    ) -> list[Appended | HeadwaterError | None]:
+        known = self.known(topic)
+        handed = [Handed(known, rows, turn + number) for number, rows in enumerate(several)]
+        if not known.spec.versioned and known.spec.settings.most_rows is None:
+            self.committer.append_rows(handed)
+            if any(each.answer is None for each in handed):
+                self.topic(topic)
+        return [each.answer for each in handed]
 
     def begin(self, producer: str) -> Producer:
         statement = (
@@ -323,6 +337,9 @@ class EmbeddedLog:
         if not 0 <= partition < known.spec.partitions:
             raise BadPartition(topic=topic, partition=partition, partitions=known.spec.partitions)
         return Scan(self.catalog, self.disk, known, partition, start, end).batches(columns, metadata=metadata)
+
+    def changed(self) -> int:
+        return self.catalog.version()
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
         deadline = time.monotonic() + timeout_s

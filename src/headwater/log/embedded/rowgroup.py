@@ -17,7 +17,7 @@ import pyarrow as pa
 from headwater.errors import BadRecord, HeadwaterError, TopicNotFound
 from headwater.log.embedded.bounds import encode_few
 from headwater.log.embedded.chunks import INLINE_BYTES, crc
-from headwater.log.embedded.fewrows import MOST
+from headwater.log.embedded.fewrows import MOST, FewRows, Values
 from headwater.log.embedded.rows import KnownTopic
 from headwater.log.embedded.transaction import Transaction
 from headwater.log.keyhash import grouped, hash_one, key_hash, spread
@@ -31,7 +31,7 @@ Encode = Callable[[KnownTopic, int, pa.RecordBatch], Part]
 
 @dataclass
 class Handed:
-    """What one thread handed in, and what becomes of it."""
+    """What one caller handed in, and what becomes of it."""
 
     topic: KnownTopic
     rows: Sequence[Mapping[str, Any]]
@@ -40,6 +40,10 @@ class Handed:
     error: HeadwaterError | None = None
     appended: Appended | None = None
     """None also if the topic turned out to be bounded by now: that takes an append of its own."""
+
+    @property
+    def answer(self) -> Appended | HeadwaterError | None:
+        return self.error or self.appended
 
 
 @dataclass(frozen=True)
@@ -92,8 +96,7 @@ def few_parts(topic: KnownTopic, rows: Sequence[Mapping[str, Any]]) -> list[Part
 
     So it has at times and days that are keys of a versioned topic: here they are numbers already.
     """
-    kinds = [topic.spec.schema.field(name).type for name in topic.spec.key] if topic.spec.versioned else []
-    if not all(pa.types.is_string(kind) or pa.types.is_integer(kind) for kind in kinds):
+    if topic.spec.versioned and not topic.has_plain_key:
         return None
     parts = _few(topic, [Handed(topic, rows, 0)])
     return None if parts is None else [each.part for each in parts]
@@ -105,6 +108,8 @@ def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
     rows = [row for each in handed for row in each.rows]
     if few is None or not 0 < len(rows) <= MOST or (columns := few.typed(rows)) is None:
         return None
+    if len(rows) == len(handed) == 1:
+        return _one(topic, few, columns, handed[0].turn)
     owners = [owner for owner, each in enumerate(handed) for _ in each.rows]
     places: dict[int, list[int]] = {}
     keys = [columns[name] for name in spec.key]
@@ -127,6 +132,23 @@ def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
         last = [at for at in range(len(some)) if at + 1 == len(some) or owners[some[at]] != owners[some[at + 1]]]
         parts.append(GroupPart(part, [owners[some[at]] for at in last], [at + 1 for at in last]))
     return parts
+
+
+def _one(topic: KnownTopic, few: FewRows, columns: Mapping[str, Values], turn: int) -> list[GroupPart] | None:
+    """One row of one append."""
+    spec = topic.spec
+    key = tuple([columns[name][0] for name in spec.key])
+    hashed = hash_one(key) if key else turn << 32
+    data = few.message(columns, (0,))
+    if hashed is None or data is None or len(data) > INLINE_BYTES:
+        return None
+    part = Part(
+        *(spec.name, (hashed >> 32) % spec.partitions, 1, topic.version, crc(data), len(data)),
+        max_time=columns[spec.time][0] if spec.time else None,
+        data=data,
+        keys=(key_bytes(key),) if spec.versioned else (),
+    )
+    return [GroupPart(part, [0], [1])]
 
 
 def _typed(topic: KnownTopic, handed: list[Handed]) -> tuple[pa.RecordBatch | None, list[Handed]]:

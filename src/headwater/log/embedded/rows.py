@@ -35,6 +35,12 @@ class KnownTopic:
     def few_rows(self) -> FewRows | None:
         return FewRows.of(self.spec.stored, self.spec.required)
 
+    @cached_property
+    def has_plain_key(self) -> bool:
+        """Of text and whole numbers alone."""
+        kinds = [self.spec.schema.field(name).type for name in self.spec.key]
+        return all(pa.types.is_string(kind) or pa.types.is_integer(kind) for kind in kinds)
+
     def stored(self, version: int) -> pa.Schema:
         return self.spec.with_schema(self.schemas[version]).stored
 

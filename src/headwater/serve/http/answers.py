@@ -72,7 +72,7 @@ def json_answer(content: Any) -> Response:
 
 def as_json(content: Any) -> str:
     try:
-        return json.dumps(content, default=_value, allow_nan=False, ensure_ascii=False)
+        return _encoded(content)
     except ValueError:  # JSON has no NaN and no infinity: they go as text
         return json.dumps(_finite(content), default=_value, ensure_ascii=False)
 
@@ -99,6 +99,9 @@ def _value(value: Any) -> Any:
     if isinstance(value, decimal.Decimal | datetime.timedelta):
         return str(value)
     return str(value)
+
+
+_encoded = json.JSONEncoder(default=_value, allow_nan=False, ensure_ascii=False).encode
 
 
 def _finite(value: Any) -> Any:

@@ -22,10 +22,12 @@ from headwater.serve.http.limits import Connections, Limits
 from headwater.serve.http.metrics import Traffic, metric_routes
 from headwater.serve.http.people import people_routes
 from headwater.serve.http.permissions import Guard, public
+from headwater.serve.http.pointreads import PointReads
 from headwater.serve.http.problems import PROBLEMS, answer_with_problems
 from headwater.serve.http.pulse import Pulse
 from headwater.serve.http.queues import queue_routes
 from headwater.serve.http.served import Decider, Served
+from headwater.serve.http.smallappends import SmallAppends
 from headwater.serve.http.sql import sql_routes
 from headwater.serve.http.topics import topic_routes
 from headwater.serve.http.views import view_routes
@@ -78,6 +80,8 @@ def make_api(
     for routes in NOUNS:
         api.include_router(routes(served))
     api.include_router(metric_routes(traffic))
+    api.add_middleware(PointReads, served=served)
+    api.add_middleware(SmallAppends, served=served)
     api.add_middleware(Door, limits=limits, traffic=traffic)
 
     @api.get("/openapi.json", dependencies=[public()], include_in_schema=False)

@@ -78,5 +78,4 @@ class Door:
     def _note(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._traffic.requests.labels(method, route, str(status)).inc()
-        self._traffic.seconds.labels(method, route).observe(seconds)
+        self._traffic.note(method, route, status, seconds)

@@ -45,6 +45,18 @@ class Traffic:
             "headwater_http_failures_total", "Requests that ended in an unexpected error.", registry=self.registry
         )
 
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def note(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request that was answered. To find counters by their labels costs more than to count: once is enough."""
+        known = self._known.get((method, route, status))
+        if known is None:
+            known = self.requests.labels(method, route, str(status)), self.seconds.labels(method, route)
+            self._known[method, route, status] = known
+        counter, histogram = known
+        counter.inc()
+        histogram.observe(seconds)
+
     def watch(self, served: Served) -> None:
         followers = Gauge("headwater_followers", "Feeds that are open.", registry=self.registry)
         followers.set_function(lambda: served.connections.open)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import apsw
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import BadKey, Busy, Corrupt, StorageFailed
+from headwater.errors import Busy, Corrupt, StorageFailed
 from headwater.log.position import AppendNumber, Position
 from headwater.records import WEIGHT
 from headwater.serve.question import Question
 from headwater.serve.store import NOTHING, Mark, expect
 from headwater.serve.stores.plainvalues import affinity, plain, row_numbers, typed
+from headwater.serve.stores.sqlitekey import AskedKey
 from headwater.serve.stores.sqlitequery import DECIMAL, learn_decimals, select
 
 BUSY_S = 10.0
@@ -39,6 +41,11 @@ class SqliteStore:
         self._names = ", ".join(_quoted(name) for name in schema.names)
         self._where = " AND ".join(f"{_quoted(name)} IS ?" for name in key)
         self._same = " AND ".join(f"{_quoted(name)} IS ?" for name in schema.names)
+        self._asked = AskedKey(schema, key, path.stem)
+        self._one = (  # the mark, with the row of a key if there is one
+            f"SELECT mark.number, mark.position, mark.covers, found.* FROM mark LEFT JOIN"
+            f" (SELECT 1 AS _there, {self._names} FROM rows WHERE {self._where} LIMIT 1) AS found"
+        )
         self._as_is = all(_as_is(field.type) for field in schema)
         self._local = threading.local()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,7 +75,7 @@ class SqliteStore:
 
     @contextmanager
     def _transaction(self, begin: str = "BEGIN") -> Iterator[apsw.Connection]:
-        try:
+        with self._translated():
             connection = self._connection
             connection.execute(begin)
             try:
@@ -78,6 +85,11 @@ class SqliteStore:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
         except apsw.BusyError as error:
             raise Busy(path=str(self.path), waited_s=BUSY_S) from error
         except (apsw.CorruptError, apsw.NotADBError) as error:
@@ -142,26 +154,18 @@ class SqliteStore:
             return self._table(rows, asked.columns), mark_of(connection)
 
     def get(self, key: Sequence[Any]) -> tuple[dict[str, Any] | None, Mark]:
-        if not self._key or len(key) != len(self._key):
-            raise BadKey(view=self.path.stem, key=self._key, given=tuple(key))
-        wanted = []
-        for name, value in zip(self._key, key, strict=True):
-            kind = self._schema.field(name).type
-            try:
-                typed = pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
-            except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-                raise BadKey(view=self.path.stem, key=self._key, given=tuple(key)) from None
-            wanted.append(self._plain(name, typed.as_py()))
-        with self._transaction() as connection:
-            query = f"SELECT {self._names} FROM rows WHERE {self._where} LIMIT 1"
-            row: Any = connection.execute(query, tuple(wanted)).fetchone()
-            if row is not None:
-                row = (
-                    dict(zip(self._schema.names, row, strict=True))
-                    if self._as_is
-                    else self._table([row]).to_pylist()[0]
-                )
-            return row, mark_of(connection)
+        wanted = self._asked.values(key)
+        with self._translated():  # one statement sees one state
+            found: Any = self._connection.execute(self._one, wanted).fetchone()
+        if found is None:
+            return None, NOTHING
+        number, position, covers, there, *row = found
+        mark = _mark(number, position, covers)
+        if there is None:
+            return None, mark
+        return dict(zip(self._schema.names, row, strict=True)) if self._as_is else self._table([row]).to_pylist()[
+            0
+        ], mark
 
     def _plain(self, column: str, value: Any) -> Any:
         return plain(pa.array([value], self._schema.field(column).type))[0].as_py()
@@ -196,7 +200,12 @@ def _numbered(rows: pa.Table) -> tuple[list[int], list[tuple[Any, ...]]]:
 
 def mark_of(connection: apsw.Connection) -> Mark:
     row = connection.execute("SELECT number, position, covers FROM mark").fetchone()
-    return Mark(AppendNumber(row[0]), Position.parse(row[1]), Position.parse(row[2])) if row else NOTHING
+    return _mark(*row) if row else NOTHING
+
+
+@lru_cache(maxsize=1024)
+def _mark(number: int, position: str, covers: str) -> Mark:
+    return Mark(AppendNumber(number), Position.parse(position), Position.parse(covers))
 
 
 def mark_in(path: Path) -> Mark:
