@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 
+import pandas  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark import daemon
 

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from headwater.process.blame import blamed_on
@@ -28,6 +27,7 @@ from headwater.process.keyed.pending import PendingChunks
 from headwater.process.keyed.travel import leaving
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql.streaming.stateful_processor import MapState
 
 
@@ -47,6 +47,8 @@ class BucketProcessor(StatefulProcessor):
         self._chunks = handle.getMapState("chunks", "view string, id string", "data binary")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[pd.DataFrame]:
+        import pandas as pd  # workers have it already; the process that plans a query never needs it, and starts sooner
+
         jobs = load_jobs(self._jobs_text)
         arrived = _by_view_and_port(rows)
         known = self._manifests.get()

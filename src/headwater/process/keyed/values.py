@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 _SECONDS = 10**6
@@ -28,6 +27,8 @@ def _values(column: pa.Array) -> list[Any]:
         numbers = column.cast(pa.int64()).fill_null(0).to_numpy()
         if len(numbers) and (numbers.min() < _FIRST or numbers.max() >= _LAST):
             return list(column.to_pylist())
+        import pandas as pd  # not for a process that only plans, which would start later
+
         values = pd.DatetimeIndex(numbers.view("datetime64[us]"), tz="UTC").to_pydatetime().tolist()
     else:
         return list(column.to_pylist())
