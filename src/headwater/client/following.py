@@ -19,8 +19,8 @@ QUIET_S = 40.0
 @dataclass(frozen=True)
 class FeedEvent:
     kind: str
-    """`state` (all rows), `changes` (rows with `_weight`), `records` (of a topic), `gap` (some are gone), or `version` (of
-    a view, which has other `columns` now). Of a view, all rows follow these two."""
+    """`state` (all rows), `changes` (rows with `_weight`), `records` (of a topic), `gap` (some are gone), or `version`
+    (a new one, with other `columns`). Of a view, all rows follow these two."""
     rows: list[dict[str, Any]]
     position: Position | None
     """What is reflected, or was read, once these rows are taken in."""

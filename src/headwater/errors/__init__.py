@@ -7,6 +7,7 @@ the text of a message.
 from headwater.errors.access import (
     BadRule,
     Forbidden,
+    ForeignHost,
     Forged,
     PrincipalNotFound,
     QueryRefused,
@@ -146,6 +147,7 @@ __all__ = [
     "DecisionFailed",
     "Fenced",
     "Forbidden",
+    "ForeignHost",
     "Forged",
     "ForgettingUnderWay",
     "Full",

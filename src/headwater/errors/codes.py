@@ -5,6 +5,7 @@ from __future__ import annotations
 from headwater.errors.access import (
     BadRule,
     Forbidden,
+    ForeignHost,
     Forged,
     PrincipalNotFound,
     QueryRefused,
@@ -172,6 +173,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     Unauthenticated: (401, 10),
     Forbidden: (403, 10),
     Forged: (403, 10),
+    ForeignHost: (403, 10),
     TooMany: (429, 6),
     BadRule: (422, 2),
     PrincipalNotFound: (404, 3),
