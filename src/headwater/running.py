@@ -10,13 +10,12 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from headwater.capture.status import CaptureStatus
 from headwater.capturing import Captures
 from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
-from headwater.log import Log, Position, Topic
+from headwater.log import Log, Position
 from headwater.process.inuse import in_use
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
@@ -30,7 +29,6 @@ from headwater.serve.view import View
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.decide import Decider
     from headwater.process.audit import Audited
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Pipeline, Start, Status
@@ -38,6 +36,7 @@ if TYPE_CHECKING:
     from headwater.process.query import Query
     from headwater.process.source import Limits
     from headwater.process.ticks import Ticker
+    from headwater.serving import Offers
 
 Say = Callable[[str], None]
 Show = Callable[[Sequence["Status | CaptureStatus | StoreStatus"]], None]
@@ -58,11 +57,9 @@ class Derived:
 
 
 class Running:
-    def __init__(
-        self, app: str, log: Log, folder: Path, deciders: Mapping[str, Decider] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, app: str, log: Log, folder: Path, offers: Offers) -> None:
         self.app = app
-        self.deciders = deciders
+        self._offers = offers
         self.log = log
         self.folder = folder
         self.derived: dict[str, Derived] = {}
@@ -176,7 +173,6 @@ class Running:
 
     def run(
         self,
-        topics: Mapping[str, Topic],
         *,
         until: Literal["stopped", "caught-up"],
         only: Literal["captures"] | None,
@@ -187,7 +183,7 @@ class Running:
     ) -> None:
         say = say or (lambda text: None)
         if only == "captures" or (self.captures and not self.derived):
-            self._run_captures(topics, until=until, http=None if only else http, say=say, show=show)
+            self._run_captures(until=until, http=None if only else http, say=say, show=show)
             return
         if not self.derived:
             raise UsageError(
@@ -211,7 +207,7 @@ class Running:
                     self.serve(pipeline.version)
             # 2. The server: appends are taken and views answer while Spark is still starting.
             if http is not None:
-                stack.callback(self._serve(topics, http, say))
+                stack.callback(self._serve(http, say))
             self.captures.start(stack, say)
             # 3. Stores follow what is already in the log.
             followers = []
@@ -249,7 +245,6 @@ class Running:
 
     def _run_captures(
         self,
-        topics: Mapping[str, Topic],
         *,
         until: Literal["stopped", "caught-up"],
         http: str | None,
@@ -264,16 +259,16 @@ class Running:
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             if http is not None:
-                stack.callback(self._serve(topics, http, say))
+                stack.callback(self._serve(http, say))
             stack.callback(self._keep_up([]))
             self.captures.start(stack, say)
             self.captures.wait(self._stopped, show, caught_up=until == "caught-up")
             say("stopping")
 
-    def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
+    def _serve(self, http: str, say: Say) -> Callable[[], None]:
         from headwater.serving import start_server
 
-        server = start_server(self.log, self.folder, http, topics=topics, views=self.views, deciders=self.deciders)
+        server = start_server(self.log, self.folder, http, self._offers)
         say(f"serving {server.url}")
         return server.stop
 

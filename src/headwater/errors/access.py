@@ -47,6 +47,16 @@ class ForeignHost(ServeError):
         self.host = host
 
 
+class HookNotFound(ServeError):
+    """The names of others are not told: who sends need not know who else does."""
+
+    def __init__(self, *, hook: str) -> None:
+        super().__init__(
+            f"no webhooks {hook[:100]!r} are taken here", do="Declare them: app.webhooks(NAME, into=..., secrets=[...])"
+        )
+        self.hook = hook
+
+
 class TooMany(ServeError):
     def __init__(self, *, what: str, limit: int) -> None:
         super().__init__(f"there are {limit} {what} already", do="Try again later; close what is not needed")

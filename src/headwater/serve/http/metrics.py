@@ -45,6 +45,13 @@ class Traffic:
             "headwater_http_failures_total", "Requests that ended in an unexpected error.", registry=self.registry
         )
 
+        self.webhooks = Counter(
+            "headwater_webhooks_total",
+            "Webhooks that came in: appended, repeated or refused.",
+            ["hook", "outcome"],
+            registry=self.registry,
+        )
+
     def watch(self, served: Served) -> None:
         followers = Gauge("headwater_followers", "Feeds that are open.", registry=self.registry)
         followers.set_function(lambda: served.connections.open)
