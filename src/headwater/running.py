@@ -20,6 +20,7 @@ from headwater.process.inuse import in_use
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
+from headwater.serve.astray import begin, refuse_astray
 from headwater.serve.serving import ServedView, StoreStatus, served_view
 from headwater.serve.store import Served, Target
 from headwater.serve.stores import Destination
@@ -88,7 +89,13 @@ class Running:
             number = len(self.versions.of(name)) + 1
             mark = next(each.fingerprint for each in self.declared() if each.name == name)
             current = Version(name, number, mark, {}, {}, "current")
-        return self.store_of(current) if to is None else to.open(self._served(current))
+        return self.open_version(current, to)
+
+    def open_version(self, version: Version, to: Destination | None = None) -> Target:
+        """To read from. `StoreAstray` if its rows are not those of this log."""
+        store = self.store_of(version) if to is None else to.open(self._served(version))
+        refuse_astray(self.log, version.topic, version.producer, store, view=version.name)
+        return store
 
     def store_of(self, version: Version) -> SqliteStore:
         served = self._served(version)
@@ -124,7 +131,9 @@ class Running:
 
     def serve(self, version: Version) -> None:
         """The view answers from that version's store."""
-        self.views[version.name].serve_from(self.store_of(version))
+        store = self.store_of(version)
+        begin(self.log, version.topic, version.producer, store)  # before anybody is answered from it
+        self.views[version.name].serve_from(store)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -160,8 +169,7 @@ class Running:
         """The version of everything that is to run. All are looked at before the first new one is written down."""
         declared = self.declared()
         for each in declared:
-            refusal = self.versions.decide(each).refusal
-            if refusal is not None:
+            if (refusal := self.versions.decide(each).refusal) is not None:
                 raise refusal
         found = []
         for each in declared:
@@ -313,8 +321,7 @@ class Running:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
                 self._upkeep_failure = None
             for query in queries:
-                failed = query.failure()
-                if failed is None:
+                if (failed := query.failure()) is None:
                     continue
                 if query.start_again(session):
                     say(f"{query.pipelines[0].name}: the machine was too busy to start a worker; trying again")

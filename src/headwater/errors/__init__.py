@@ -103,7 +103,7 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
-from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
+from headwater.errors.stores import AddressRefused, BadStore, StoreAstray, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
@@ -190,6 +190,7 @@ __all__ = [
     "SqlRefused",
     "StillAtTheSource",
     "StorageFailed",
+    "StoreAstray",
     "StoreFailed",
     "StoreMoved",
     "StoreTaken",

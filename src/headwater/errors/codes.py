@@ -94,7 +94,7 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
-from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
+from headwater.errors.stores import AddressRefused, BadStore, StoreAstray, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
@@ -166,6 +166,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadStore: (422, 2),
     StoreFailed: (503, 6),
     StoreMoved: (409, 5),
+    StoreAstray: (409, 5),
     StoreTaken: (409, 5),
     AddressRefused: (422, 2),
     BadRequest: (400, 2),
