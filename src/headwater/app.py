@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from headwater.capture.sources import Given, Into, spec_of
 from headwater.capture.spec import Tables
 from headwater.clock import Clock, system_clock
-from headwater.deciding import Deciding
 from headwater.durations import Duration, lateness, micros
 from headwater.errors import BadName, TopicNotFound, UsageError
 from headwater.log import Settings, Topic, TopicSpec, open_log
 from headwater.log.spec import NAME, Kind
+from headwater.receiving import Receiving
 from headwater.records import Columns, schema_of
 from headwater.running import Derived, Running, Say, Show
 from headwater.serve.view import View, ViewSpec
@@ -36,7 +36,7 @@ Key = str | tuple[str, ...] | list[str] | None
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class App(Deciding, Together):
+class App(Receiving, Together):
     """Declare topics, streams and views, then `run()`. Nothing is global: two apps do not know of each other.
 
     Topics can be appended to and read, and views read, whether or not the app is running.
@@ -47,8 +47,8 @@ class App(Deciding, Together):
             raise BadName(name=name, kind="app")
         self.log, self.clock = open_log(log, clock=clock), clock
         self.folder = Path(self.log.url.removeprefix("file:"))
-        self.name, self._topics, self._deciders = name, {}, {}
-        self._running = Running(name, self.log, self.folder, self._deciders)
+        self.name, self._topics, self._deciders, self._hooks = name, {}, {}, {}
+        self._running = Running(name, self.log, self.folder, self)
 
     @property
     def topics(self) -> Mapping[str, Topic]:
@@ -342,7 +342,7 @@ class App(Deciding, Together):
     ) -> None:
         """Keep everything derived up to date, until stopped (Ctrl-C, SIGTERM, `stop()`) or all inputs are processed.
         `say` is told what happens, `show` each second how pipelines stand. only="captures": no Spark, views wait."""
-        self._running.run(self._topics, until=until, only=only, http=http, master=master, say=say, show=show)
+        self._running.run(until=until, only=only, http=http, master=master, say=say, show=show)
 
     def diff(self) -> list[Change]:
         """What `run` would find new, changed or gone, against what was built; nothing runs, nothing is written."""

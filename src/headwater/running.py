@@ -5,23 +5,23 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from headwater.capture.status import CaptureStatus
 from headwater.capturing import Captures
 from headwater.errors import HeadwaterError, PlanChanged, TopicNotFound, UsageError, ViewNotFound
 from headwater.goal import Goal
-from headwater.log import Log, Topic
+from headwater.log import Log
 from headwater.process.inuse import in_use
 from headwater.process.lineage import Declared, identified
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
+from headwater.serve.astray import begin, refuse_astray
 from headwater.serve.serving import ServedView, StoreStatus, served_view
 from headwater.serve.store import Served, Target
 from headwater.serve.stores import Destination
@@ -31,7 +31,6 @@ from headwater.serve.view import View
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.decide import Decider
     from headwater.process.audit import Audited
     from headwater.process.lane import Lane
     from headwater.process.pipeline import Pipeline, Start, Status
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from headwater.process.query import Query
     from headwater.process.source import Limits
     from headwater.process.ticks import Ticker
+    from headwater.serving import Offers
 
 Say = Callable[[str], None]
 Show = Callable[[Sequence["Status | CaptureStatus | StoreStatus"]], None]
@@ -59,11 +59,9 @@ class Derived:
 
 
 class Running:
-    def __init__(
-        self, app: str, log: Log, folder: Path, deciders: Mapping[str, Decider] = MappingProxyType({})
-    ) -> None:
+    def __init__(self, app: str, log: Log, folder: Path, offers: Offers) -> None:
         self.app = app
-        self.deciders = deciders
+        self._offers = offers
         self.log = log
         self.folder = folder
         self.derived: dict[str, Derived] = {}
@@ -92,7 +90,13 @@ class Running:
             number = len(self.versions.of(name)) + 1
             mark = next(each.fingerprint for each in self.declared() if each.name == name)
             current = Version(name, number, mark, {}, {}, "current")
-        return self.store_of(current) if to is None else to.open(self._served(current))
+        return self.open_version(current, to)
+
+    def open_version(self, version: Version, to: Destination | None = None) -> Target:
+        """To read from. `StoreAstray` if its rows are not those of this log."""
+        store = self.store_of(version) if to is None else to.open(self._served(version))
+        refuse_astray(self.log, version.topic, version.producer, store, view=version.name)
+        return store
 
     def store_of(self, version: Version) -> SqliteStore:
         served = self._served(version)
@@ -128,7 +132,9 @@ class Running:
 
     def serve(self, version: Version) -> None:
         """The view answers from that version's store."""
-        self.views[version.name].serve_from(self.store_of(version))
+        store = self.store_of(version)
+        begin(self.log, version.topic, version.producer, store)  # before anybody is answered from it
+        self.views[version.name].serve_from(store)
 
     def stop(self) -> None:
         self._stopped.set()
@@ -164,8 +170,7 @@ class Running:
         """The version of everything that is to run. All are looked at before the first new one is written down."""
         declared = self.declared()
         for each in declared:
-            refusal = self.versions.decide(each).refusal
-            if refusal is not None:
+            if (refusal := self.versions.decide(each).refusal) is not None:
                 raise refusal
         found = []
         for each in declared:
@@ -177,7 +182,6 @@ class Running:
 
     def run(
         self,
-        topics: Mapping[str, Topic],
         *,
         until: Literal["stopped", "caught-up"],
         only: Literal["captures"] | None,
@@ -188,7 +192,7 @@ class Running:
     ) -> None:
         say = say or (lambda text: None)
         if only == "captures" or (self.captures and not self.derived):
-            self._run_captures(topics, until=until, http=None if only else http, say=say, show=show)
+            self._run_captures(until=until, http=None if only else http, say=say, show=show)
             return
         if not self.derived:
             raise UsageError(
@@ -212,7 +216,7 @@ class Running:
                     self.serve(pipeline.version)
             # 2. The server: appends are taken and views answer while Spark is still starting.
             if http is not None:
-                stack.callback(self._serve(topics, http, say))
+                stack.callback(self._serve(http, say))
             self.captures.start(stack, say)
             # 3. Stores follow what is already in the log.
             followers = []
@@ -250,7 +254,6 @@ class Running:
 
     def _run_captures(
         self,
-        topics: Mapping[str, Topic],
         *,
         until: Literal["stopped", "caught-up"],
         http: str | None,
@@ -265,16 +268,16 @@ class Running:
         with ExitStack() as stack:
             stack.enter_context(self._signals())
             if http is not None:
-                stack.callback(self._serve(topics, http, say))
+                stack.callback(self._serve(http, say))
             stack.callback(self._keep_up([]))
             self.captures.start(stack, say)
             self.captures.wait(self._stopped, show, caught_up=until == "caught-up")
             say("stopping")
 
-    def _serve(self, topics: Mapping[str, Topic], http: str, say: Say) -> Callable[[], None]:
+    def _serve(self, http: str, say: Say) -> Callable[[], None]:
         from headwater.serving import start_server
 
-        server = start_server(self.log, self.folder, http, topics=topics, views=self.views, deciders=self.deciders)
+        server = start_server(self.log, self.folder, http, self._offers)
         say(f"serving {server.url}")
         return server.stop
 
@@ -319,8 +322,7 @@ class Running:
                 say(f"upkeep of the log failed, the app goes on: {self._upkeep_failure}")
                 self._upkeep_failure = None
             for query in queries:
-                failed = query.failure()
-                if failed is None:
+                if (failed := query.failure()) is None:
                     continue
                 if query.start_again(session):
                     say(f"{query.pipelines[0].name}: the machine was too busy to start a worker; trying again")

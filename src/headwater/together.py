@@ -17,7 +17,7 @@ from headwater.serve.view import TIMEOUT_S, Source, View
 if TYPE_CHECKING:
     from headwater.log.coverage import Made
     from headwater.serve.snapshot import Moment
-    from headwater.serve.store import Store
+    from headwater.serve.store import Target
 
 
 class Together:
@@ -68,10 +68,9 @@ class Together:
         """Where views find their versions."""
         running = self._running
 
-        def opened(made: Made) -> Store:
-            return running.store_of(
-                next(each for each in running.versions.of(made.name) if each.version == made.version)
-            )
+        def opened(made: Made) -> Target:
+            versions = running.versions.of(made.name)
+            return running.open_version(next(each for each in versions if each.version == made.version))
 
         def declared() -> dict[str, tuple[str, ...]]:
             return {name: each.lane.inputs for name, each in running.derived.items()}

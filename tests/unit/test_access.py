@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from argon2 import PasswordHasher
 from fastapi import FastAPI
@@ -20,6 +21,7 @@ from headwater.errors import BadRule, Forbidden, Unauthenticated, UsageError
 from headwater.serve.access import Access, Principal, Rule, credentials, parse_rule
 from headwater.serve.access.rules import allowed
 from headwater.serve.access.sessions import COOKIE
+from headwater.serve.address import Address
 from headwater.serve.http.permissions import Needs
 from headwater.serve.redaction import Redaction, redacted
 from headwater.serve.server import Server
@@ -250,6 +252,57 @@ def test_an_address_that_all_can_reach_demands_somebody(shop: Shop, access: Acce
     assert access.on
 
 
+def asked_as(server: Server, host: str | None, method: str = "GET", **headers: str) -> httpx2.Response:
+    named = {**headers, **({"Host": host} if host is not None else {})}
+    return httpx2.request(method, f"{server.url}/topics/clicks/records", headers=named, json=click())
+
+
+def test_without_authentication_only_our_own_names_are_answered(shop: Shop, access: Access) -> None:
+    server = shop.server("127.0.0.1:0?name=shop.test", access=access)
+    try:
+        for ours in (
+            "localhost",
+            "LOCALHOST:8080",
+            "127.0.0.1",
+            "127.0.0.1:1",
+            "127.0.0.2",
+            "[::1]:99",
+            "shop.test:80",
+        ):
+            assert asked_as(server, ours).status_code == 200, ours
+        foreign = (
+            "evil.test",
+            "evil.test:80",
+            "localhost.evil.test",
+            "127.0.0.1.evil.test",
+            "10.0.0.1",
+            "[::2]",
+            "x y",
+        )
+        for other in foreign:
+            refused = asked_as(server, other)
+            assert (refused.status_code, refused.json()["title"]) == (403, "ForeignHost"), other
+            assert refused.headers["content-type"] == "application/problem+json"
+        assert "name=NAME" in refused.json()["detail"]
+        assert asked_as(server, "evil.test", "POST").status_code == 403
+        assert httpx2.get(f"{server.url}/console/", headers={"Host": "evil.test"}).status_code == 403, "pages, too"
+        rebound = asked_as(server, "evil.test", "POST", Origin="http://evil.test")
+        assert rebound.json()["title"] == "ForeignHost", "its origin is its host, and still it is not ours"
+        foreign_origin = asked_as(server, "localhost", "POST", Origin="http://evil.test")
+        assert foreign_origin.json()["title"] == "Forged"
+        assert shop.clicks.read().num_rows == 0
+        access.add_token("web", [])
+        assert asked_as(server, "evil.test").status_code == 401, "from now on, who asks has to say who they are"
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:0?nam=x", "127.0.0.1:0?name=a:80", "127.0.0.1:0?name="])
+def test_a_name_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="name"):
+        Address.parse(address)
+
+
 # --- every route ---
 
 
@@ -277,6 +330,7 @@ def test_every_route_declares_its_permission(shop: Shop) -> None:
         "/health",
         "/ready",
         "/login",
+        "/hooks/{hook}",  # a signature says who sends
         "/openapi.json",
         "/",
         "/console/",

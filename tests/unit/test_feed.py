@@ -13,7 +13,7 @@ import headwater as hw
 from headwater.errors import BadCursor, BadPosition
 from headwater.log import Position
 from headwater.log.position import AppendNumber
-from headwater.serve.feed import Changes, Cursor, Feed, Gap
+from headwater.serve.feed import Changes, Cursor, Feed, Gap, OtherColumns
 from tests.unit.handmade import SCHEMA, HandMade, Versions, clicks
 
 
@@ -30,7 +30,7 @@ class Follower:
         self.rows.clear()
         self._take(self._feed.start())
 
-    def poll(self, max_rows: int = 1000) -> Changes | Gap | None:
+    def poll(self, max_rows: int = 1000) -> Changes | OtherColumns | Gap | None:
         told = self._feed.since(Cursor.parse(str(self.cursor)), max_rows=max_rows)
         if isinstance(told, Changes):
             self._take(told)
@@ -177,17 +177,36 @@ def test_what_was_compacted_is_a_gap_and_a_new_start_goes_on(log: hw.Log, view: 
     assert follower.poll() is None
 
 
-def test_versions_that_cannot_be_compared_are_a_gap(
+def test_a_version_with_other_columns_is_told_in_full_once_it_covers_what_was_told_and_goes_on(
     log: hw.Log, view: HandMade, versions: Versions, feed: Feed
 ) -> None:
-    view.batch(clicks(1), a=1)
+    view.batch(clicks(2), a=1, b=1)
     follower = Follower(feed)
     wider = HandMade(log, version=2, schema=SCHEMA.append(pa.field("more", pa.int64())))
     wider.batch(clicks(1), a=1)
     versions.add(wider)
     versions.switch("by_page", 2)
+    assert follower.poll() is None, "the new version does not cover yet what was told"
+    wider.batch(clicks(2), b=5)
     told = follower.poll()
-    assert told == Gap(follower.cursor, "version 2 of the view has other columns")
+    assert isinstance(told, OtherColumns)
+    assert (told.version, told.columns, told.state.at) == (2, wider.spec.schema, clicks(2))
+    assert sorted(row.items() for row in told.state.rows.to_pylist()) == sorted(
+        {"page": page, "n": n, "more": None, "_weight": 1}.items() for page, n in (("a", 1), ("b", 5))
+    )
+    wider.batch(clicks(3), a=7)
+    later = feed.since(told.state.cursor)
+    assert isinstance(later, Changes)
+    assert [(row["page"], row["n"], row["_weight"]) for row in later.rows.to_pylist()] == [("a", 1, -1), ("a", 7, 1)]
+
+
+def test_what_a_dropped_version_said_is_a_gap(log: hw.Log, view: HandMade, versions: Versions, feed: Feed) -> None:
+    view.batch(clicks(1), a=1)
+    follower = Follower(feed)
+    newer = HandMade(log, version=2)
+    newer.batch(clicks(1), a=1)
+    versions.add(newer)
+    versions.switch("by_page", 2)
     versions.drop("by_page", 1)
     assert follower.poll() == Gap(follower.cursor, "version 1 of the view was dropped")
 

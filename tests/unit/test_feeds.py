@@ -13,15 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pyarrow as pa
 import pytest
 
 import headwater as hw
 from headwater.client.following import FeedEvent, Following
 from headwater.errors import TooMany
-from headwater.log import Position
+from headwater.log import Position, Topic, TopicSpec
+from headwater.log.coverage import Made
+from headwater.serve.feed import Feed
+from headwater.serve.follower import Follower as Applying
 from headwater.serve.http import Limits
 from headwater.serve.http.channels import Channel, event
+from headwater.serve.http.feeds import Shown, ViewChanges
 from headwater.serve.http.pulse import Pulse
+from headwater.serve.stores.sqlite import SqliteStore
+from headwater.serve.view import Source, View, ViewSpec
+from tests.unit.handmade import SCHEMA, HandMade, Versions, clicks
 from tests.unit.http_shop import Shop, click
 
 Until = Callable[..., None]
@@ -209,10 +217,72 @@ def test_history_that_is_gone_is_a_gap_and_not_silence(shop: Shop) -> None:
         server.stop()
 
 
+def test_a_version_with_other_columns_says_them_and_then_all_rows(log: hw.Log) -> None:
+    view = HandMade(log)
+    versions = Versions(view)
+    view.batch(clicks(1), a=1)
+    source = ViewChanges(Feed(log, versions, "by_page", SCHEMA))
+    (state,) = source.start()
+    wider = HandMade(log, version=2, schema=SCHEMA.append(pa.field("more", pa.int64())))
+    wider.batch(clicks(1), a=2)
+    versions.add(wider)
+    versions.switch("by_page", 2)
+    following = Following("/x", {}, state.id)
+    (piece,) = source.since(state.id)
+    version, rows = following.read(piece.text.encode())
+    assert (version.kind, version.columns) == ("version", {"page": "string", "n": "int64", "more": "int64"})
+    assert (rows.kind, rows.rows) == ("state", [{"page": "a", "n": 2, "more": None, "_weight": 1}])
+    assert following.call().headers["Last-Event-ID"] == rows.id == piece.id
+
+
+def test_who_is_cut_off_between_a_gap_and_the_state_comes_back_for_the_state(log: hw.Log) -> None:
+    view = HandMade(log)
+    view.batch(clicks(1), a=1)
+    source = ViewChanges(Feed(log, Versions(view), "by_page", SCHEMA))
+    (piece,) = source.since("7.3@by_page.v7:0=1")
+    following = Following("/x", {}, "7.3@by_page.v7:0=1")
+    gap = piece.text.index("\n\n") + 2
+    assert [each.kind for each in following.read(piece.text[:gap].encode())] == ["gap"]
+    assert following.call().headers["Last-Event-ID"] == "7.3@by_page.v7:0=1"
+
+
+def test_a_page_is_shown_a_new_version_though_it_covers_the_same(log: hw.Log, tmp_path: Path) -> None:
+    old, new = HandMade(log), HandMade(log, version=2)
+    versions = Versions(old)
+    versions.add(new)
+    end = Topic(log, log.create(TopicSpec("clicks", SCHEMA, partitions=1))).append([{"page": "a", "n": 1}])
+    for each, n in ((old, 1), (new, 2)):
+        each.batch(end, a=n)
+
+    def opened(made: Made) -> SqliteStore:
+        store = SqliteStore(tmp_path / f"{made.version}.db", SCHEMA, ("page",))
+        while Applying(log, made.topic, made.producer, store).step(store.mark()) is not None:
+            pass
+        return store
+
+    spec = ViewSpec("by_page", "", SCHEMA, ("page",), ("clicks",))
+    view = View(spec, lambda: opened(old.made), Source(log, versions, opened))
+
+    async def run() -> list[str]:
+        shown = Shown(view, 10)
+        seen = []
+        async for text in shown.follow():
+            if "data: " in text:
+                seen.append(text)
+                versions.switch("by_page", 2)
+            if len(seen) == 2:
+                break
+        return seen
+
+    first, second = asyncio.run(asyncio.wait_for(run(), 20))
+    assert '"n": 1' in first
+    assert '"n": 2' in second
+
+
 def test_records_that_retention_took_are_a_gap(tmp_path: Path) -> None:
     now = [1_000_000_000]
     log = hw.open(f"file:{tmp_path / 'aged'}", clock=lambda: now[0])
-    from headwater.log import Settings, Topic, TopicSpec
+    from headwater.log import Settings
     from headwater.records import schema_of
     from headwater.serve.http.feeds import TopicRecords
 
@@ -284,7 +354,6 @@ class Counting:
 
 
 def test_hundreds_of_followers_cost_one_reader(log: hw.Log) -> None:
-    from headwater.log import Topic, TopicSpec
     from headwater.records import schema_of
 
     topic = Topic(log, log.create(TopicSpec("t", schema_of({"n": "int64"}), partitions=1)))
@@ -314,7 +383,6 @@ def test_hundreds_of_followers_cost_one_reader(log: hw.Log) -> None:
 
 
 def test_a_follower_too_slow_for_the_ring_still_gets_everything(log: hw.Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    from headwater.log import Topic, TopicSpec
     from headwater.records import schema_of
 
     monkeypatch.setattr("headwater.serve.http.channels.RING", 3)

@@ -88,6 +88,27 @@ def test_an_event_without_an_id_is_refused(client: TestClient) -> None:
     assert "id" in answer.json()["detail"]
 
 
+def test_a_key_beside_events_changes_nothing_their_ids_count(shop: Shop, client: TestClient) -> None:
+    def post(key: str, *ids: str) -> dict[str, Any]:
+        events = [
+            {"specversion": "1.0", "id": each, "source": "/shop", "type": "seen", "data": click()} for each in ids
+        ]
+        headers = {"Idempotency-Key": key, "content-type": "application/cloudevents-batch+json"}
+        answer = client.post(RECORDS, content=json.dumps(events), headers=headers)
+        assert answer.status_code == 200, answer.text
+        told: dict[str, Any] = answer.json()
+        return told
+
+    assert [post("one", "a", "b")["repeated"] for _ in range(2)] == [False, True]
+    assert post("other", "a", "b")["repeated"], "they are known by their ids, whatever the key"
+    assert not post("one", "c")["repeated"]
+    binary = {"Idempotency-Key": "one", "ce-specversion": "1.0", "ce-id": "d", "ce-source": "/shop", "ce-type": "seen"}
+    assert [client.post(RECORDS, json=click(), headers=binary).json()["repeated"] for _ in range(2)] == [False, True]
+    assert shop.clicks.read().num_rows == 4
+    chosen = client.post(f"{RECORDS}?producer=me&sequence=1", json=click(), headers=binary)
+    assert (chosen.status_code, chosen.json()["title"]) == (400, "BadRequest")
+
+
 def test_the_same_idempotency_key_is_one_append(shop: Shop, client: TestClient) -> None:
     key = {"Idempotency-Key": "order-17"}
     first, again = (client.post(RECORDS, json=click(), headers=key).json() for _ in range(2))

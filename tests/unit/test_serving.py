@@ -11,14 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pyarrow as pa
 import pytest
 
 import headwater as hw
-from headwater.errors import BadStore, StoreFailed, StoreTaken, UsageError
+from headwater.errors import BadStore, StoreAstray, StoreFailed, StoreTaken, UsageError
+from headwater.log import Position, Topic, TopicSpec
+from headwater.log.embedded.backup import backup, restore
 from headwater.serve import serving
+from headwater.serve.astray import refuse_astray
 from headwater.serve.store import Mark, Served, Target
-from headwater.serve.stores import DuckDB, Email, Parquet, Postgres, Redis, Search, Stdout
+from headwater.serve.stores import DuckDB, Email, Parquet, Postgres, Redis, Search, Stdout, Webhook, new_secret
 from headwater.serve.stores.destinations import Destination, destination
 from headwater.serve.stores.secrets import without
 from headwater.serve.stores.sqlite import SqliteStore
@@ -316,3 +320,82 @@ def test_a_mail_reaches_a_server_with_its_headers(served: Served, until: Callabl
     assert "Subject: by_page: 1 row changed" in got
     assert any(line.startswith("Message-ID: <msg_") and line.endswith("@example.org>") for line in got)
     assert '+ {"page": "/a", "n": 1}' in got
+
+
+# --- a log that was restored, and stores that were not ---
+
+
+def restored_to(folder: Path, backup_of: hw.Log, tmp_path: Path) -> None:
+    """What was in the log at this moment, as a log of its own."""
+    backup(backup_of, tmp_path / "backup")  # type: ignore[arg-type]
+    restore(tmp_path / "backup", folder)
+
+
+@pytest.mark.parametrize("further", [0, 5], ids=["still behind the store", "gone on beyond it"])
+def test_stores_ahead_of_a_restored_log_are_filled_anew_from_it(
+    log: hw.Log,
+    pipeline: Pipeline,
+    view: View,
+    served: Served,
+    tmp_path: Path,
+    until: Callable[..., None],
+    further: int,
+) -> None:
+    other = Broken(path=tmp_path / "other.db")
+    outbox = Webhook("https://127.0.0.1:1/", new_secret(), allow_private=True)
+    view.serve(to=[other, outbox])
+    pipeline.batch(a=1, b=1)
+    restored_to(tmp_path / "again", log, tmp_path)
+    running = serving.served_view(log, "by_page", "by_page@1", view, served)
+    running.start()
+    pipeline.batch(a=2, lost=1)
+    until(running.settled, what="the stores")
+    until(lambda: rows_in(tmp_path / "own.db") == {"a": 2, "b": 1, "lost": 1}, what="the view's own store")
+    running.stop()
+    view.close()
+
+    again = hw.open(f"file:{tmp_path / 'again'}")
+    with pytest.raises(StoreAstray, match="it stands at append 2, .* the log ends at 1") as refused:
+        refuse_astray(again, "by_page", "by_page@1", view.store, view="by_page")
+    assert "headwater run FILE" in str(refused.value)
+    going_on = Pipeline(again)
+    going_on.rows, going_on.sequence, going_on.end = {"a": 1, "b": 1}, 1, Position.of({"clicks": {0: 10}})
+    clicks = Topic(again, again.create(TopicSpec("clicks", SCHEMA, partitions=1)))
+    for number in range(further):
+        clicks.append([{"page": "a", "n": 1}])
+        going_on.batch(a=10 + number, other=number)
+    running = serving.served_view(again, "by_page", "by_page@1", view, served)
+    running.start()
+    wanted = {"a": 1, "b": 1} if not further else {"a": 9 + further, "b": 1, "other": further - 1}
+    until(lambda: rows_in(tmp_path / "other.db") == wanted, what="the other store to have what the log has")
+    until(lambda: rows_in(tmp_path / "own.db") == wanted, what="the view's own store, too")
+    until(running.settled, what="all stores")
+    running.stop()
+    again.close()
+    told = [json.loads(body)["data"] for body in waiting(served.folder)]
+    assert told[0]["restart"], "who is told is told that all begins anew"
+    assert "lost" not in json.dumps(told)
+
+
+def test_who_reads_a_store_that_the_log_knows_nothing_of_is_told(tmp_path: Path) -> None:
+    def declared() -> hw.App:
+        app = hw.App("shop", log=f"file:{tmp_path / 'data'}")
+        app.topic("clicks", {"page": "string"})
+        app.view("by_page", sql="SELECT page, count(*) AS n FROM clicks GROUP BY page")
+        return app
+
+    with declared() as app:
+        store = app.views["by_page"].store
+        assert app.views["by_page"].read().num_rows == 0
+        store.apply(changes(row("/lost", 1), schema=SCHEMA), mark(7))
+    with declared() as app, pytest.raises(StoreAstray, match="it holds append 7, and the log has no topic 'by_page'"):
+        app.views["by_page"].read()
+
+
+def waiting(folder: Path) -> list[bytes]:
+    (file,) = folder.glob("*.outbox")
+    connection = apsw.Connection(str(file))
+    try:
+        return [row[0] for row in connection.execute("SELECT body FROM messages ORDER BY id")]
+    finally:
+        connection.close()

@@ -12,8 +12,10 @@ import pytest
 from headwater.errors import BadSchema, Compacted, Missed, Pinned
 from headwater.log import Position, Settings, Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog, read
-from headwater.log.embedded.upkeep import rollup
-from headwater.log.position import AppendNumber
+from headwater.log.embedded.upkeep import keys, rollup
+from headwater.log.embedded.verify import verify
+from headwater.log.position import AppendNumber, Epoch
+from headwater.log.protocol import KEYED, Producer
 from headwater.records import schema_of, to_batch
 
 SECOND = 1_000_000
@@ -472,3 +474,70 @@ def test_a_round_of_upkeep_does_what_the_settings_ask(log: EmbeddedLog, clock: C
         users.append([user(1, f"n{number}"), *([user(1, f"n{number - 1}", -1)] if number else [])])
     done = log.upkeep.run()
     assert (done.trimmed, done.compacted, done.rolled_up) == ({"clicks": {1: 1}}, {"users": {0: 39}}, 20)
+
+
+# --- idempotency keys ---
+
+
+def producers(log: EmbeddedLog) -> set[str]:
+    with log.catalog.read() as catalog:
+        named = {row[0] for row in catalog.execute("SELECT name FROM producers")}
+        assert {row[0] for row in catalog.execute("SELECT producer FROM appends WHERE producer IS NOT NULL")} <= named
+        return named
+
+
+def keyed(topic: Topic, key: str) -> bool:
+    """Append with an idempotency key; whether it was known."""
+    return topic.append_parts([click(1)], producer=Producer(KEYED + key, Epoch(0)), sequence=0).repeated
+
+
+def test_a_key_is_known_for_its_time_and_then_forgotten_and_no_other_producer_is(
+    log: EmbeddedLog, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keys, "AT_ONCE", 2)
+    clicks = stream(log)
+    pipeline = log.begin("by_page@6f1c")
+    clicks.append_parts([click(0)], producer=pipeline, sequence=0)
+    clicks.append_parts([click(0)], producer=Producer("_capture", Epoch(0)), sequence=0)
+    clicks.append_parts([click(0)], producer=Producer("_httpd", Epoch(0)), sequence=0)
+    assert [keyed(clicks, key) for key in "abcde"] == [False] * 5
+    clock.now += 86_399 * SECOND
+    assert log.upkeep.run().keys_forgotten == 0
+    assert [keyed(clicks, key) for key in "abcde"] == [True] * 5
+    assert not keyed(clicks, "young")
+    clock.now += 3600 * SECOND
+    assert log.upkeep.run().keys_forgotten == 5
+    assert producers(log) == {"by_page@6f1c", "_capture", "_httpd", KEYED + "young"}
+    assert keyed(clicks, "young")
+    assert not keyed(clicks, "a"), "after its time it is another append"
+    assert clicks.append_parts([click(0)], producer=pipeline, sequence=0).repeated
+    assert clicks.read().num_rows == 10, "no record went with a key"
+    assert verify(log.root).sound
+
+
+def test_each_topic_says_how_long_its_keys_are_known(log: EmbeddedLog, clock: Clock) -> None:
+    clicks = stream(log, settings=Settings(keys_s=60))
+    others = Topic(log, log.create(TopicSpec("others", CLICKS, partitions=1, settings=Settings(keys_s=600))))
+    keyed(clicks, "short")
+    keyed(others, "long")
+    clicks.append([click(1)])
+    clock.now += 61 * SECOND
+    assert log.upkeep.forget_keys() == 1
+    assert producers(log) == {KEYED + "long"}
+    log.alter("others", settings=Settings(keys_s=60))
+    assert log.upkeep.forget_keys() == 1
+    with pytest.raises(BadSchema, match="keys_s is 0"):
+        Settings(keys_s=0)
+
+
+def test_numbers_go_on_though_the_newest_append_has_an_old_key(tmp_path: Path, clock: Clock) -> None:
+    log = EmbeddedLog(tmp_path / "one", clock=clock)
+    keyed(stream(log), "only")
+    before = log.snapshot(["clicks"]).number
+    clock.now += 2 * 86_400 * SECOND
+    log.upkeep.run()
+    log.close()
+    log = EmbeddedLog(tmp_path / "one", clock=clock)
+    stream(log).append([click(1)])
+    assert log.snapshot(["clicks"]).number == before + 1
+    log.close()

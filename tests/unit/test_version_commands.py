@@ -15,7 +15,6 @@ from headwater.cli import main, topic, view
 from headwater.cli.run import load_app
 from headwater.errors import HeadwaterError, PlanChanged, UsageError, VersionRefused, ViewNotFound
 from headwater.log import Position, Progress, TopicSpec
-from headwater.log.position import AppendNumber
 from headwater.process.lineage import Declared
 from headwater.process.version import Version
 from headwater.process.versions import Versions
@@ -170,7 +169,11 @@ def test_views_show_the_current_version_whatever_the_code_is(versions: Versions,
         spec = TopicSpec(each.topic, schema_of({"page": "string"}), key=("page",), kind="table")
         store = SqliteStore(each.store(file.parent / "data"), spec.schema, spec.key)
         rows = pa.table({"page": [f"of version {each.version}"], "_weight": [1]})
-        store.apply(rows, Mark(AppendNumber(1), Position(), Position.of({"clicks": {0: 1}})))
+        covers = Position.of({"clicks": {0: 1}})
+        with load_app(file) as app:
+            producer, progress = app.log.begin(each.producer), Progress(Position(), covers)
+            batch = app.log.append([], producer=producer, sequence=0, progress=progress)
+        store.apply(rows, Mark(batch.number, Position(), covers))
         store.close()
     assert answer("get", "by_page") == [{"page": "of version 1"}]
     answer("switch", "by_page")

@@ -37,16 +37,13 @@ def serve(
     address = with_tls(http, certificate, key)
     if file is not None:
         app = load_app(file)
-        topics = {**plain_topics(app.log, app.folder), **app.topics}
-        _until_stopped(
-            start_server(app.log, app.folder, address, topics=topics, views=app.views, deciders=app.deciders)
-        )
+        topics = plain_topics(app.log, app.folder)
+        _until_stopped(start_server(app.log, app.folder, address, app, topics=topics))
         app.close()
     else:
         folder = existing(log)
         opened = open_log(log)
-        topics = plain_topics(opened, folder)
-        _until_stopped(start_server(opened, folder, address, topics=topics, views={}, deciders={}))
+        _until_stopped(start_server(opened, folder, address, None, topics=plain_topics(opened, folder)))
         opened.close()
 
 

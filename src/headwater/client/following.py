@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.client.steps import Answer, Call, error_of
@@ -19,7 +19,8 @@ QUIET_S = 40.0
 @dataclass(frozen=True)
 class FeedEvent:
     kind: str
-    """`state` (all rows), `changes` (rows with `_weight`), `records` (of a topic), or `gap` (some are gone)."""
+    """`state` (all rows), `changes` (rows with `_weight`), `records` (of a topic), `gap` (some are gone), or `version`
+    (a new one, with other `columns`). Of a view, all rows follow these two."""
     rows: list[dict[str, Any]]
     position: Position | None
     """What is reflected, or was read, once these rows are taken in."""
@@ -27,6 +28,8 @@ class FeedEvent:
     """To go on from in another process."""
     why: str = ""
     """Of a gap."""
+    columns: dict[str, str] = field(default_factory=dict)
+    """Of a version: names and types."""
 
 
 class Following:
@@ -81,4 +84,4 @@ class Following:
         rows = told.get("records", told.get("rows", []))
         position = Position.parse(told["position"]) if "position" in told else None
         kind = fields.get("event", ["message"])[-1]
-        return FeedEvent(kind, rows, position, self._last_id or "", told.get("why", ""))
+        return FeedEvent(kind, rows, position, self._last_id or "", told.get("why", ""), told.get("columns", {}))

@@ -7,7 +7,9 @@ the text of a message.
 from headwater.errors.access import (
     BadRule,
     Forbidden,
+    ForeignHost,
     Forged,
+    HookNotFound,
     PrincipalNotFound,
     QueryRefused,
     QueryStopped,
@@ -101,7 +103,7 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
-from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
+from headwater.errors.stores import AddressRefused, BadStore, StoreAstray, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 __all__ = [
@@ -146,6 +148,7 @@ __all__ = [
     "DecisionFailed",
     "Fenced",
     "Forbidden",
+    "ForeignHost",
     "Forged",
     "ForgettingUnderWay",
     "Full",
@@ -153,6 +156,7 @@ __all__ = [
     "GroupNotFound",
     "HeadwaterError",
     "HistoryBroken",
+    "HookNotFound",
     "InputsGone",
     "JavaMissing",
     "LeaseLost",
@@ -186,6 +190,7 @@ __all__ = [
     "SqlRefused",
     "StillAtTheSource",
     "StorageFailed",
+    "StoreAstray",
     "StoreFailed",
     "StoreMoved",
     "StoreTaken",

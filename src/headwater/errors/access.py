@@ -36,6 +36,27 @@ class Forged(ServeError):
         self.why = why
 
 
+class ForeignHost(ServeError):
+    """Asked for under a name that is not this server's, while it takes requests from anybody."""
+
+    def __init__(self, *, host: str) -> None:
+        super().__init__(
+            f"this server is not {host!r}, and without authentication it answers to its own names only",
+            do="Ask for localhost; or start it with --http 'HOST:PORT?name=NAME'; or make a token",
+        )
+        self.host = host
+
+
+class HookNotFound(ServeError):
+    """The names of others are not told: who sends need not know who else does."""
+
+    def __init__(self, *, hook: str) -> None:
+        super().__init__(
+            f"no webhooks {hook[:100]!r} are taken here", do="Declare them: app.webhooks(NAME, into=..., secrets=[...])"
+        )
+        self.hook = hook
+
+
 class TooMany(ServeError):
     def __init__(self, *, what: str, limit: int) -> None:
         super().__init__(f"there are {limit} {what} already", do="Try again later; close what is not needed")

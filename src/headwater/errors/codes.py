@@ -5,7 +5,9 @@ from __future__ import annotations
 from headwater.errors.access import (
     BadRule,
     Forbidden,
+    ForeignHost,
     Forged,
+    HookNotFound,
     PrincipalNotFound,
     QueryRefused,
     QueryStopped,
@@ -92,7 +94,7 @@ from headwater.errors.storage import (
     TargetNotEmpty,
     UpgradeBlocked,
 )
-from headwater.errors.stores import AddressRefused, BadStore, StoreFailed, StoreMoved, StoreTaken
+from headwater.errors.stores import AddressRefused, BadStore, StoreAstray, StoreFailed, StoreMoved, StoreTaken
 from headwater.errors.versions import InputsGone, NotCurrent, PlanChanged, VersionRefused, VersionsRaced
 
 CODES: dict[type[HeadwaterError], tuple[int, int]] = {
@@ -164,6 +166,7 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     BadStore: (422, 2),
     StoreFailed: (503, 6),
     StoreMoved: (409, 5),
+    StoreAstray: (409, 5),
     StoreTaken: (409, 5),
     AddressRefused: (422, 2),
     BadRequest: (400, 2),
@@ -172,9 +175,11 @@ CODES: dict[type[HeadwaterError], tuple[int, int]] = {
     Unauthenticated: (401, 10),
     Forbidden: (403, 10),
     Forged: (403, 10),
+    ForeignHost: (403, 10),
     TooMany: (429, 6),
     BadRule: (422, 2),
     PrincipalNotFound: (404, 3),
+    HookNotFound: (404, 3),
     QueryRefused: (422, 2),
     QueryStopped: (504, 6),
     Unreachable: (503, 6),

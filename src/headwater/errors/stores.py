@@ -32,6 +32,17 @@ class StoreMoved(ServeError):
         self.store, self.expected, self.found = store, expected, found
 
 
+class StoreAstray(ServeError):
+    """A store that is ahead of its log, or of another one: the log was restored, and the store was not."""
+
+    def __init__(self, *, view: str, why: str) -> None:
+        super().__init__(
+            f"the store of view {view!r} is not one of this log: {why}",
+            do="Was the log restored? Run the app (`headwater run FILE`): it fills the store anew, from the log",
+        )
+        self.view, self.why = view, why
+
+
 class AddressRefused(ServeError):
     """An address to which nothing is sent: it lies inside of a network, or could."""
 

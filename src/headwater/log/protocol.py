@@ -16,6 +16,11 @@ Expected = Mapping[str, Mapping[tuple[Any, ...], int]]
 """For each versioned topic, the versions that the appender believes its keys to have; 0: never appended."""
 
 
+KEYED = "_http."
+"""How the names of producers begin that stand for an idempotency key. Each makes one append, and is forgotten after the
+topic's `keys_s`; all others are known for ever."""
+
+
 @dataclass(frozen=True)
 class Producer:
     """Who appends, in which incarnation. Sequences go on across epochs: the same (name, sequence) is one append."""

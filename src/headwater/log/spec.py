@@ -26,7 +26,8 @@ class Settings:
     Retention is kept by upkeep, of whole chunks: `retain_s` is the age after which a record may go, `retain_bytes` the
     size of a partition above which its oldest go. A bound is kept by every append: at most `most_rows` are there.
     `tombstone_s` is how long compaction keeps the tombstone of a deleted row, `history_s` how long it leaves a table's
-    changes as they were appended: so long can a follower be away, and so far back the past be asked for.
+    changes as they were appended: so long can a follower be away, and so far back the past be asked for. `keys_s` is
+    how long an append with an idempotency key is known by it: sent again later than that, it is another one.
     """
 
     retain_s: float | None = None
@@ -35,12 +36,15 @@ class Settings:
     when_full: WhenFull = "drop_oldest"
     tombstone_s: float = 86_400.0
     history_s: float = 0.0
+    keys_s: float = 86_400.0
 
     def __post_init__(self) -> None:
         for name in ("retain_s", "retain_bytes", "most_rows"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise BadSchema(what=f"{name} is {value}", do="Give a number above zero, or None for no limit")
+        if self.keys_s <= 0:
+            raise BadSchema(what=f"keys_s is {self.keys_s}", do="Give seconds above zero; 86400 is a day")
         if self.when_full not in ("drop_oldest", "drop_newest", "block"):
             raise BadSchema(what=f"when_full is {self.when_full!r}", do="Use drop_oldest, drop_newest or block")
 

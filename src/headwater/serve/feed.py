@@ -2,14 +2,15 @@
 
     feed = view.feed()
     state = feed.start()                      # all rows, and a cursor
-    told = feed.since(state.cursor)           # what has changed since then, and the next cursor; or a gap
+    told = feed.since(state.cursor)           # what has changed since then, and the next cursor; or why it begins anew
 
 Whoever adds up the weights of what it is told has the view's rows as of `at`, exactly, at every step.
 
 A cursor names the version of the view, the append up to which it was told, and the offsets in that version's topic.
 When another version has become current, the feed first goes on in the old one until the new one covers all that was
 told; then it tells the difference between what the old version said at the cursor and what the new one says, once, and
-goes on in the new one. If that cannot be known any more, it says so: a `Gap`, after which the follower starts again.
+goes on in the new one. Rows of other columns have no difference: then it tells all of the new ones, as `OtherColumns`.
+If what has changed cannot be known any more, it says so: a `Gap`, after which the follower starts again.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from headwater.errors import BadCursor, TopicNotFound
 from headwater.log.coverage import Made, all_inputs, covered_by, reach
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
+from headwater.log.spec import TopicSpec
 from headwater.records import WEIGHT
 from headwater.serve.past import changes_between, difference, rows_at
 
@@ -89,6 +91,16 @@ class Gap:
     why: str
 
 
+@dataclass(frozen=True)
+class OtherColumns:
+    """A version with other columns has become current: `state` takes the place of all that was told. Nothing is left
+    out by that: what came before is in it, what comes after follows its cursor."""
+
+    version: int
+    columns: pa.Schema
+    state: Changes
+
+
 class Feed:
     """Of one view. It keeps nothing between calls: any number of followers, threads and processes may use their own."""
 
@@ -109,7 +121,7 @@ class Feed:
             if rows is not None:  # else it was compacted beyond its end as we saw it: it has gone on since
                 return self._told(made, end, rows)
 
-    def since(self, cursor: Cursor, *, max_rows: int = MAX_ROWS) -> Changes | Gap | None:
+    def since(self, cursor: Cursor, *, max_rows: int = MAX_ROWS) -> Changes | OtherColumns | Gap | None:
         """What has changed since the cursor, up to now or about `max_rows` of it; None if nothing has happened."""
         self._check(cursor)
         current = self._lookup.current(self._view)
@@ -155,27 +167,34 @@ class Feed:
 
     # --- from one version to another ---
 
-    def _moved(self, cursor: Cursor, current: Made) -> Changes | Gap | None:
-        """The difference to the current version, or why there is none to be told; None: not yet."""
+    def _moved(self, cursor: Cursor, current: Made) -> Changes | OtherColumns | Gap | None:
+        """The difference to the current version, or all of it, or why neither is to be told; None: not yet."""
         end = self._end(current)
         old = self._lookup.version(self._view, cursor.version) if cursor.version else None
         if end is None or (old is not None and not self._caught_up(old, cursor, current, end)):
             return None
-        said = self._said(cursor, old, current)
+        columns = self._log.topic(current.topic)
+        other = old is not None and self._has_others(old, columns)
+        said = columns.stored.empty_table() if other else self._said(cursor, old, columns.stored)
         if isinstance(said, Gap):
             return said
         rows = rows_at(self._log, current.topic, end.position)
-        # None: compacted beyond its end as we saw it, so the next call sees more.
-        return self._told(current, end, difference(rows, said)) if rows is not None else None
+        if rows is None:  # compacted beyond its end as we saw it, so the next call sees more
+            return None
+        told = self._told(current, end, difference(rows, said))
+        return OtherColumns(current.version, columns.schema, told) if other else told
 
-    def _said(self, cursor: Cursor, old: Made | None, current: Made) -> pa.Table | Gap:
+    def _has_others(self, old: Made, columns: TopicSpec) -> bool:
+        try:
+            return bool(self._log.topic(old.topic).stored != columns.stored)
+        except TopicNotFound:  # dropped at this moment: what it said is gone
+            return False
+
+    def _said(self, cursor: Cursor, old: Made | None, columns: pa.Schema) -> pa.Table | Gap:
         """What the version of the cursor said there."""
-        columns = self._log.topic(current.topic).stored
         if old is None:
             dropped = Gap(cursor, f"version {cursor.version} of the view was dropped")
             return dropped if cursor.version else columns.empty_table()
-        if self._log.topic(old.topic).stored != columns:
-            return Gap(cursor, f"version {current.version} of the view has other columns")
         said = rows_at(self._log, old.topic, cursor.position)
         return Gap(cursor, f"what version {old.version} said then is gone: it was compacted") if said is None else said
 

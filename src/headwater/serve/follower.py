@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headwater.errors import HeadwaterError, StoreMoved
 from headwater.log.protocol import Log, Snapshot
+from headwater.serve.astray import begin
 from headwater.serve.store import Mark, Target
 
 WAKE_S = 0.25
@@ -39,7 +40,7 @@ class Follower:
 
     def _run(self) -> None:
         try:
-            mark = self._store.mark()
+            mark = begin(self._log, self._topic, self._producer, self._store)
             seen = mark.number
             while not self._stop.is_set():
                 seen = self._log.wait(seen, WAKE_S)

@@ -1,7 +1,7 @@
 """The HTTP server in a thread: bound before it says so, stopped when asked.
 
-On a loopback address it takes requests from anybody until the first token or user is made. On any other address it
-starts only if there is one, and then demands one of every request.
+On a loopback address it takes requests from anybody, under its own names, until the first token or user is made. On any
+other address it starts only if there is one, and then demands one of every request.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from headwater.errors import UsageError
 from headwater.serve.access import Access
 from headwater.serve.address import Address
+from headwater.serve.http.hosts import Hosts
 from headwater.serve.redaction import Redaction
 
 BACKLOG = 1024
@@ -37,7 +38,7 @@ class Server:
         _say_without_secrets()
         try:
             config = uvicorn.Config(
-                api,
+                Hosts(api, access=access, names=where.names) if where.loopback else api,
                 log_config=None,
                 log_level="error",
                 access_log=False,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from headwater.errors import Compacted, HeadwaterError, Missed, StoreFailed, StoreTaken
 from headwater.log.position import Position
 from headwater.log.protocol import Log
+from headwater.serve.astray import begin
 from headwater.serve.follower import WAKE_S, Follower, at_end
 from headwater.serve.store import NOTHING, Mark, Served, Target
 from headwater.serve.stores.destinations import Destination
@@ -154,7 +155,7 @@ class Serving:
 
     def _begin(self, target: Target) -> Mark:
         """Where it goes on; one that only wants to know what changes begins at the end."""
-        mark = target.mark()
+        mark = begin(self._log, self._topic, self._producer, target)
         end = at_end(self._log, self._topic, self._producer) if self.to.from_end and mark == NOTHING else None
         if end is None:
             return mark

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headwater.errors import NotAnInput, NotCovered, TopicNotFound, UsageError
+from headwater.errors import NotAnInput, NotCovered, UsageError
 from headwater.log.coverage import Made, all_inputs, reach
 from headwater.log.position import Position
 from headwater.log.protocol import Log
@@ -46,6 +46,8 @@ class ViewSpec:
 
 class AnsweringStore(Store, Protocol):
     """A store that finds rows by itself."""
+
+    schema: pa.Schema
 
     def read(self, *, limit: int | None = None, asked: Question | None = None) -> tuple[pa.Table, Mark]: ...
 
@@ -88,6 +90,11 @@ class View:
     @property
     def store(self) -> AnsweringStore:
         return self._now().store
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows that are answered: those of a version that another code has built may have other columns."""
+        return self.store.schema
 
     def _now(self) -> _Answering:
         current = self._source.lookup.current(self.name) if self._source is not None else None
@@ -204,16 +211,24 @@ class View:
             raise UsageError(what="after and as_of contradict each other", do="Give one of them")
         if after is not None:
             self.wait(after, timeout_s=timeout_s)
-        now = self._now()
-        schema = self._schema(now)
-        key = [name for name in self.spec.key if name in schema.names]
-        asked = question(schema, key, where=where, order_by=order_by, limit=limit, columns=columns)
         if as_of is None:
-            return now.store.read(asked=asked)[0]
+            return self.answer(where=where, order_by=order_by, limit=limit, columns=columns)[0]
+        now = self._now()
+        asked = self._question(now, where=where, order_by=order_by, limit=limit, columns=columns)
         source = self._sourced()
         if now.made is None:
             raise UsageError(what=f"view {self.name!r} was never built", do="Run the app, then ask for its past")
         return answered(state_as_of(source.log, source.lookup.made_by, now.made, as_of), asked)
+
+    def answer(self, **asked: Any) -> tuple[pa.Table, Mark]:
+        """The rows as `read` gives them now, and what they cover; `where`, `order_by`, `limit` and `columns`."""
+        now = self._now()
+        return now.store.read(asked=self._question(now, **asked))
+
+    def _question(self, now: _Answering, **asked: Any) -> Question:
+        """To the version that answers, which may have other columns than the code at hand."""
+        schema = now.store.schema
+        return question(schema, [name for name in self.spec.key if name in schema.names], **asked)
 
     def get(self, key: Any, *, after: Position | None = None, timeout_s: float = TIMEOUT_S) -> dict[str, Any] | None:
         """The row of a key (a value, or one value a key column), or None."""
@@ -243,13 +258,6 @@ class View:
         """The changes of the view, to be followed from a cursor on."""
         source = self._sourced()
         return Feed(source.log, source.lookup, self.name, self.spec.schema)
-
-    def _schema(self, now: _Answering) -> pa.Schema:
-        """Of the version that answers: it may have been built by another code than the one at hand."""
-        try:
-            return self._sourced().log.topic(now.made.topic).schema if now.made is not None else self.spec.schema
-        except TopicNotFound:  # declared, and not made yet
-            return self.spec.schema
 
     def _sourced(self) -> Source:
         if self._source is None:

@@ -114,5 +114,10 @@ class Webhooks:
         return self._once.append([Event(self.source, signed.id, attributes, data)])
 
 
+def has_events(content_type: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request carries events, which have ids of their own, and not plain records."""
+    return is_cloudevents(MediaType.parse(content_type), _lower(headers))
+
+
 def _lower(headers: Mapping[str, str] | None) -> dict[str, str]:
     return {name.lower(): value for name, value in (headers or {}).items()}

@@ -1,13 +1,14 @@
 // One view at a time, live: a bar a row, the largest on top. The view is in the address (#name), so a link keeps it.
 "use strict";
 
+const LOGIN = "/console/login.html";
 const SHOWN = 15, ROW = 26, LABEL = 190, SENT = 1000;
 const $ = (id) => document.getElementById(id);
 const state = { views: [], view: null, rows: [], measure: null, source: null, changes: [], changed: null };
 
 async function start() {
   const answer = await fetch("/views");
-  if (answer.status === 401) { location.href = "/console/login.html"; return; }
+  if (answer.status === 401) { location.href = LOGIN; return; }
   state.views = await answer.json();
   choose();
   window.addEventListener("hashchange", choose);
@@ -50,7 +51,17 @@ function follow() {
     draw();
   });
   state.source.onopen = () => link("live", false);
-  state.source.onerror = () => link("the server does not answer; trying again", true);
+  state.source.onerror = () => {
+    link("the server does not answer; trying again", true);
+    if (state.source.readyState === EventSource.CLOSED) refused();
+  };
+}
+
+// A feed that was refused is not tried again by the browser: maybe the session is over.
+async function refused() {
+  const answer = await fetch("/views").catch(() => null);
+  if (answer && answer.status === 401) location.href = LOGIN;
+  else setTimeout(follow, 2000);
 }
 
 function link(text, down) {

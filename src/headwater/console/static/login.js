@@ -4,11 +4,16 @@
 document.getElementById("login").addEventListener("submit", async (event) => {
   event.preventDefault();
   const given = Object.fromEntries(new FormData(event.target));
-  const answer = await fetch("/login", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(given),
-  });
-  if (answer.ok) location.href = "/console/";
-  else document.getElementById("link").textContent = (await answer.json()).detail;
+  const said = document.getElementById("link");
+  try {
+    const answer = await fetch("/login", {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(given),
+    });
+    if (answer.ok) location.href = "/console/";
+    else said.textContent = (await answer.json()).detail;
+  } catch {
+    said.textContent = "the server does not answer";
+  }
 });

@@ -7,6 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from headwater.capture.intake import Webhooks
 from headwater.log.protocol import Log
 from headwater.log.topic import Topic
 from headwater.serve.access import Access
@@ -18,6 +19,7 @@ from headwater.serve.http.door import Door
 from headwater.serve.http.feeds import feed_routes
 from headwater.serve.http.groups import group_routes
 from headwater.serve.http.health import health_routes
+from headwater.serve.http.hooks import hook_routes
 from headwater.serve.http.limits import Connections, Limits
 from headwater.serve.http.metrics import Traffic, metric_routes
 from headwater.serve.http.people import people_routes
@@ -53,6 +55,7 @@ def make_api(
     *,
     log: Log | None = None,
     deciders: Mapping[str, Decider] | None = None,
+    hooks: Mapping[str, Webhooks] | None = None,
     access: Access | None = None,
     limits: Limits | None = None,
 ) -> FastAPI:
@@ -63,6 +66,7 @@ def make_api(
         topics=topics,
         views=views,
         deciders=deciders or {},
+        hooks=hooks or {},
         maybe_log=log,
         guard=Guard(access),
         limits=limits,
@@ -79,6 +83,7 @@ def make_api(
     answer_with_problems(api)
     for routes in NOUNS:
         api.include_router(routes(served))
+    api.include_router(hook_routes(served, traffic))
     api.include_router(metric_routes(traffic))
     api.add_middleware(PointReads, served=served)
     api.add_middleware(SmallAppends, served=served)

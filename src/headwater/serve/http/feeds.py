@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.concurrency import run_in_threadpool
@@ -13,7 +13,7 @@ from headwater.errors import BadCursor, BadPosition, Compacted, Missed
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Snapshot
 from headwater.log.topic import Topic
-from headwater.serve.feed import Changes, Cursor, Feed, Gap
+from headwater.serve.feed import Changes, Cursor, Feed, Gap, OtherColumns
 from headwater.serve.http.answers import as_json
 from headwater.serve.http.channels import PING, PING_S, RETRY_MS, Channel, Piece, event
 from headwater.serve.http.permissions import needs
@@ -55,7 +55,7 @@ def feed_routes(served: Served) -> APIRouter:
         """All rows (`state`), then whatever changes (`changes`, rows with `_weight`), with ids to resume from.
 
         Whoever adds up the weights has the view. If what has changed since an id is not known any more, `gap` says so,
-        and `state` follows.
+        and `state` follows; so it does after `version`, which says the columns of a new version if they are others.
         """
         asked = served.view(view)
         place = str(Cursor.parse(last_event_id)) if last_event_id is not None else None
@@ -122,8 +122,10 @@ class ViewChanges:
         if found is None:
             return []
         if isinstance(found, Gap):
-            anew = _told("state", self._feed.start())
-            return [Piece(anew.id, event("gap", anew.id, as_json({"why": found.why})).text + anew.text)]
+            return [_anew("gap", {"why": found.why}, self._feed.start())]
+        if isinstance(found, OtherColumns):
+            columns = {field.name: str(field.type) for field in found.columns}
+            return [_anew("version", {"version": found.version, "columns": columns}, found.state)]
         return [_told("changes", found)]
 
 
@@ -133,13 +135,14 @@ class Shown:
     def __init__(self, view: View, rows: int) -> None:
         self._view = view
         self._rows = rows
-        self._position: str | None = None
+        self._seen: tuple[object, str] | None = None
+        """The store that was read, which is another one for each version, and what it covered."""
         self._text = ""
         self._look: asyncio.Task[None] | None = None
 
     async def follow(self) -> AsyncIterator[str]:
         yield f"retry: {RETRY_MS}\n\n"
-        shown: str | None = None
+        shown: tuple[object, str] | None = None
         quiet_s = 0.0
         while True:
             if self._look is None or self._look.done():
@@ -147,27 +150,33 @@ class Shown:
             await asyncio.wait([self._look])
             self._look.result()
             quiet_s += LIVE_S
-            if self._position != shown:
-                shown, quiet_s = self._position, 0.0
+            if self._seen != shown:
+                shown, quiet_s = self._seen, 0.0
                 yield self._text
             elif quiet_s > PING_S:
                 quiet_s = 0.0
                 yield PING
 
     async def _refresh(self) -> None:
-        if self._position is not None:
+        if self._seen is not None:
             await asyncio.sleep(LIVE_S)
-        mark = await run_in_threadpool(self._view.store.mark)
-        if str(mark.covers) != self._position:
-            table, mark = await run_in_threadpool(self._view.store.read, limit=self._rows)
-            self._position = str(mark.covers)
-            self._text = event(
-                "rows", self._position, as_json({"position": self._position, "rows": table.to_pylist()})
-            ).text
+        store = self._view.store
+        mark = await run_in_threadpool(store.mark)
+        if (store, str(mark.covers)) != self._seen:
+            table, mark = await run_in_threadpool(store.read, limit=self._rows)
+            position = str(mark.covers)
+            self._seen = (store, position)
+            self._text = event("rows", position, as_json({"position": position, "rows": table.to_pylist()})).text
 
 
 def _told(kind: str, told: Changes) -> Piece:
     return event(kind, str(told.cursor), as_json({"position": str(told.at), "rows": told.rows.to_pylist()}))
+
+
+def _anew(kind: str, told: dict[str, Any], state: Changes) -> Piece:
+    """Two events, of which only the state has an id: whoever is cut off between them comes back for both."""
+    follows = _told("state", state)
+    return Piece(follows.id, f"event: {kind}\ndata: {as_json(told)}\n\n{follows.text}")
 
 
 def _position(place: str) -> Position:

@@ -45,6 +45,12 @@ class Traffic:
             "headwater_http_failures_total", "Requests that ended in an unexpected error.", registry=self.registry
         )
 
+        self.webhooks = Counter(
+            "headwater_webhooks_total",
+            "Webhooks that came in: appended, repeated or refused.",
+            ["hook", "outcome"],
+            registry=self.registry,
+        )
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def note(self, method: str, route: str, status: int, seconds: float) -> None:

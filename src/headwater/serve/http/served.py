@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from fastapi import Request
 
+from headwater.capture.intake import Webhooks
 from headwater.errors import DeciderNotFound, TopicNotFound, UsageError, ViewNotFound
 from headwater.log.groups import Groups
 from headwater.log.opening import groups_of, queues_of
@@ -51,6 +52,7 @@ class Served:
     """What may be appended to; any other topic of the log can be read."""
     views: Mapping[str, View]
     deciders: Mapping[str, Decider]
+    hooks: Mapping[str, Webhooks]
     maybe_log: Log | None
     guard: Guard
     limits: Limits

@@ -13,10 +13,10 @@ from fastapi.responses import Response
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
-from headwater.capture.intake import Intake
+from headwater.capture.intake import Intake, has_events
 from headwater.errors import BadPosition, BadRequest, UsageError
 from headwater.log.position import AppendNumber, Epoch, Position
-from headwater.log.protocol import Appended, Log, Producer, Snapshot
+from headwater.log.protocol import KEYED, Appended, Log, Producer, Snapshot
 from headwater.log.spec import describe
 from headwater.log.topic import Topic
 from headwater.records import OFFSET, PARTITION
@@ -25,8 +25,6 @@ from headwater.serve.http.limits import MOST_ROWS, MOST_WAIT_S
 from headwater.serve.http.permissions import needs, needs_somebody
 from headwater.serve.http.served import Served
 
-KEYED = "_http."
-"""How the producers of appends with an idempotency key begin; then comes a hash of it, of the topic and the sender."""
 BODIES = (JSON, NDJSON, ARROW, "application/cloudevents+json", "application/cloudevents-batch+json")
 
 
@@ -65,7 +63,8 @@ def topic_routes(served: Served) -> APIRouter:
     ) -> AppendAnswer:
         """One record or several: JSON (an object or an array), NDJSON, an Arrow stream, CloudEvents.
 
-        With an Idempotency-Key, or with producer and sequence, the same append twice is one: retrying is safe.
+        With an Idempotency-Key, or with producer and sequence, the same append twice is one: retrying is safe. So it is
+        with CloudEvents, by their source and id: a key adds nothing to that.
         """
         target = served.topic(topic)
         if (producer is None) != (sequence is None):
@@ -75,10 +74,10 @@ def topic_routes(served: Served) -> APIRouter:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise BadRequest(why="the body is compressed", do="Send it as it is; Arrow may be compressed inside")
         who = Producer(producer, Epoch(0)) if producer is not None else None
-        if who is None and idempotency_key is not None:
+        kind, body = request.headers.get("content-type", ""), await request.body()
+        if who is None and idempotency_key is not None and not has_events(kind, request.headers):
             who, sequence = _once(request.state.principal.name, topic, idempotency_key), 0
         take = intakes.setdefault(topic, Intake(target, limit_bytes=served.limits.body_bytes)).take
-        kind, body = request.headers.get("content-type", ""), await request.body()
         done: Appended = await run_in_threadpool(take, body, kind, request.headers, producer=who, sequence=sequence)
         return AppendAnswer(position=str(done.position), append=done.number, repeated=done.repeated)
 
@@ -155,5 +154,5 @@ def _described(served: Served, topic: Topic) -> dict[str, Any]:
 
 
 def _once(*parts: str) -> Producer:
-    """Makes one append, and never another."""
+    """Of a key, the topic and the sender: it makes one append, and never another."""
     return Producer(KEYED + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32], Epoch(0))

@@ -16,7 +16,6 @@ from headwater.serve.http.answers import CONTENT, form_of, json_answer, rows_ans
 from headwater.serve.http.limits import MOST_ROWS, MOST_WAIT_S
 from headwater.serve.http.permissions import needs, needs_somebody
 from headwater.serve.http.served import Served
-from headwater.serve.question import question
 from headwater.serve.view import View
 
 
@@ -53,12 +52,13 @@ def view_routes(served: Served) -> APIRouter:
         if after is not None:
             await served.covering.wait(asked, Position.parse(after), timeout_s)
         if key is not None:
-            row, mark = await run_in_threadpool(asked.store.get, key)
+            store = asked.store
+            row, mark = await run_in_threadpool(store.get, key)
             about = {"view": view, "position": str(mark.covers)}
             found = [] if row is None else [row]
             if form == "json":
                 return json_answer({**about, "rows": found})
-            return rows_answer(form, pa.Table.from_pylist(found, asked.spec.schema), about)
+            return rows_answer(form, pa.Table.from_pylist(found, store.schema), about)
         told = {"where": where, "order_by": order_by, "limit": limit, "columns": columns}
         about, rows = await run_in_threadpool(_rows, asked, told, as_of)
         return await run_in_threadpool(rows_answer, form, rows, {"view": view, **about})
@@ -69,7 +69,7 @@ def view_routes(served: Served) -> APIRouter:
 def _rows(view: View, told: dict[str, Any], as_of: str | None) -> tuple[dict[str, str], pa.Table]:
     if as_of is not None:
         return {}, view.read(as_of=_moment(as_of), **told)
-    rows, mark = view.store.read(asked=question(view.spec.schema, view.spec.key, **told))
+    rows, mark = view.answer(**told)
     return {"position": str(mark.covers)}, rows
 
 
@@ -84,6 +84,6 @@ def _moment(text: str) -> Position | datetime:
 
 
 def _described(view: View) -> dict[str, Any]:
-    columns = {field.name: str(field.type) for field in view.spec.schema}
+    columns = {field.name: str(field.type) for field in view.schema}
     covers = str(view.position)
     return {"view": view.name, "key": view.spec.key, "columns": columns, "position": covers, "sql": view.spec.sql}

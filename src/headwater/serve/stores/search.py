@@ -46,7 +46,7 @@ class SearchStore(SqliteStore):
 
         Words must all be there; also FTS5's own language: "a phrase", begin*, a OR b, NOT c, column: word.
         """
-        names = ", ".join(f"rows.{_quoted(name)}" for name in self._schema.names)
+        names = ", ".join(f"rows.{_quoted(name)}" for name in self.schema.names)
         matching = f"SELECT {names} FROM words JOIN rows ON rows.rowid = words.rowid WHERE words MATCH ?"
         with self._transaction() as connection:
             try:

@@ -36,7 +36,7 @@ class SqliteStore:
 
     def __init__(self, path: Path, schema: pa.Schema, key: tuple[str, ...]) -> None:
         self.path = path
-        self._schema = schema
+        self.schema = schema
         self._key = key
         self._names = ", ".join(_quoted(name) for name in schema.names)
         self._where = " AND ".join(f"{_quoted(name)} IS ?" for name in key)
@@ -102,7 +102,7 @@ class SqliteStore:
             return mark_of(connection)
 
     def apply(self, changes: pa.Table, mark: Mark, *, after: Mark | None = None) -> None:
-        net = _net(changes, self._schema)
+        net = _net(changes, self.schema)
         gone = net.filter(pc.less(net[WEIGHT], 0))
         here = net.filter(pc.greater(net[WEIGHT], 0))
         with self._transaction("BEGIN IMMEDIATE") as connection:
@@ -116,14 +116,14 @@ class SqliteStore:
             )
 
     def _replace(self, connection: apsw.Connection, gone: pa.Table, here: pa.Table) -> None:
-        marks = ", ".join("?" * len(self._schema))
+        marks = ", ".join("?" * len(self.schema))
         connection.executemany(f"DELETE FROM rows WHERE {self._where}", _tuples(gone.select(list(self._key))))
         connection.executemany(
             f"INSERT INTO rows({self._names}) VALUES ({marks})", _tuples(here.drop_columns([WEIGHT]))
         )
 
     def _replace_in_bag(self, connection: apsw.Connection, gone: pa.Table, here: pa.Table) -> None:
-        marks = ", ".join("?" * (len(self._schema) + 1))
+        marks = ", ".join("?" * (len(self.schema) + 1))
         found = f"SELECT rowid FROM rows WHERE {_ROW} = ? AND {self._same} LIMIT ?"
         times = pc.negate(gone[WEIGHT]).to_pylist()
         connection.executemany(
@@ -146,7 +146,7 @@ class SqliteStore:
 
     def read(self, *, limit: int | None = None, asked: Question | None = None) -> tuple[pa.Table, Mark]:
         asked = asked or Question(limit=limit)
-        query, given = select(asked, self._schema, self._plain)
+        query, given = select(asked, self.schema, self._plain)
         with self._transaction() as connection:
             if DECIMAL in query:
                 learn_decimals(connection)
@@ -163,18 +163,18 @@ class SqliteStore:
         mark = _mark(number, position, covers)
         if there is None:
             return None, mark
-        return dict(zip(self._schema.names, row, strict=True)) if self._as_is else self._table([row]).to_pylist()[
+        return dict(zip(self.schema.names, row, strict=True)) if self._as_is else self._table([row]).to_pylist()[
             0
         ], mark
 
     def _plain(self, column: str, value: Any) -> Any:
-        return plain(pa.array([value], self._schema.field(column).type))[0].as_py()
+        return plain(pa.array([value], self.schema.field(column).type))[0].as_py()
 
     def version(self) -> int:
         return int(self._connection.pragma("data_version"))
 
     def _table(self, rows: list[tuple[Any, ...]], names: Sequence[str] | None = None) -> pa.Table:
-        schema = self._schema if names is None else pa.schema([self._schema.field(name) for name in names])
+        schema = self.schema if names is None else pa.schema([self.schema.field(name) for name in names])
         columns = list(zip(*rows, strict=True)) or [()] * len(schema)
         return pa.table(
             [typed(list(values), field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
