@@ -6,6 +6,7 @@ is appended, so exactly once stays on.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -65,16 +66,18 @@ class Ours:
         self._folder = folder
         self._blocks = blocks
         self._events = blocks[-1].end - blocks[0].end
+        self._runs = itertools.count()
         self._spark = spark_session("nexmark", words=folder / "spark.log")
 
-    def measure(self, query: str, *, batch_rows: int | None) -> Figures:
+    def measure(self, query: str, *, batch_rows: int | None, rounds: int = 2) -> Figures:
+        """The fastest of so many rounds; of the peer it is that of three."""
         plan = plan_view(query, QUERIES[query].sql, SPECS, key=QUERIES[query].key or None)
-        seconds, batches = self._run(plan, batch_rows)
+        seconds, batches = min(self._run(plan, batch_rows) for _ in range(rounds))
         source, _ = self._run(_only_read(plan), batch_rows)
         return Figures(self._events, seconds, source, batches)
 
     def _run(self, plan: Plan, batch_rows: int | None) -> tuple[float, int]:
-        folder = self._folder / plan.view
+        folder = self._folder / f"{plan.view}-{next(self._runs)}"
         log = hw.open(f"file:{folder / 'log'}")
         pipeline = Pipeline(IntoNothing(plan), log, folder, limits=Limits(rows=batch_rows))
         topics = {name: Topic(log, log.create(spec)) for name, spec in SPECS.items()}

@@ -18,6 +18,7 @@ from headwater.log.spec import Settings
 from headwater.records import schema_of
 from headwater.serve.access.rules import parse_rule
 from headwater.serve.http import smallappends
+from headwater.serve.http.limits import Limits
 from headwater.serve.http.smallappends import Writer
 from tests.unit.http_shop import Shop, click
 
@@ -169,3 +170,10 @@ def test_a_topic_with_a_bound_takes_appends_of_their_own(shop: Shop) -> None:
 
     asyncio.run(run())
     assert ring.read()["n"].to_pylist() == [3, 4]
+
+
+@pytest.mark.parametrize("kind", [SHORT, BY_ROUTE])
+def test_a_body_that_is_too_large_is_told_as_such_on_both_ways(shop: Shop, kind: str) -> None:
+    client = TestClient(shop.api(limits=Limits(body_bytes=60)), raise_server_exceptions=False)
+    answer = post(client, json.dumps([click(1)] * 10).encode(), kind)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")

@@ -62,7 +62,10 @@ def hash_one(values: Sequence[Any]) -> int | None:
         if type(value) is int:
             word = _mix_one((value & _WORD) + 0x9E3779B97F4A7C15 & _WORD)
         elif type(value) is str:
-            word = _text_hash(value.encode())
+            try:
+                word = _text_hash(value.encode())
+            except UnicodeEncodeError:  # half of a pair of surrogates
+                return None
         else:
             return None
         total = word if total is None else _mix_one(total * 0x9E3779B97F4A7C15 & _WORD ^ word)

@@ -65,6 +65,8 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
     if wanted.expect:
         _check_versions(transaction, wanted)
     parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
+    for part in parts:
+        transaction.end_of(wanted.topics[part.topic], part.partition)  # a topic made anew may have fewer partitions
 
     number, at = transaction.next_append(now)
     ends: dict[str, dict[int, int]] = {}

@@ -32,7 +32,19 @@ def make_room(
     bounded = {name: known for name, known in topics.items() if transaction.settings(known).most_rows is not None}
     if not bounded:
         return parts, 0
-    catalog = transaction.catalog
+    with transaction.catalog as catalog:  # a savepoint: if one of them has no room, none has made any
+        taken, dropped = _made(transaction, catalog, parts, bounded, now=now)
+    return taken, dropped
+
+
+def _made(
+    transaction: Transaction,
+    catalog: apsw.Connection,
+    parts: Sequence[Part],
+    bounded: Mapping[str, KnownTopic],
+    *,
+    now: int,
+) -> tuple[Sequence[Part], int]:
     taken = list(parts)
     dropped = 0
     for name, known in bounded.items():

@@ -83,17 +83,17 @@ class Committer:
         self._done(_Ticket(None, handed))
 
     def _done(self, ticket: _Ticket[T]) -> T:
-        with self._queue:
-            self._waiting.append(ticket)
-            leads = self._leader is None
-            if leads:
-                self._leader = ticket
         try:
+            with self._queue:
+                self._waiting.append(ticket)
+                leads = self._leader is None
+                if leads:
+                    self._leader = ticket
             if not leads:
                 ticket.turn.acquire()
             if not ticket.done:
                 self._lead(ticket)
-        except BaseException:  # Ctrl-C while it waited: nobody may wait for this thread
+        except BaseException:  # Ctrl-C, whenever it comes: nobody may wait for this thread
             self._leave(ticket, [])
             raise
         if ticket.error is not None:

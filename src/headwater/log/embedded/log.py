@@ -100,6 +100,16 @@ class EmbeddedLog:
             self.topic(name)
         return self._known[name]
 
+    def _outdated(self, known: KnownTopic) -> bool:
+        """Whether another process has made the topic anew or given it columns since we saw it; now we have seen it."""
+        name = known.spec.name
+        self._known.pop(name, None)
+        try:
+            now = self.known(name)
+        except TopicNotFound:
+            return False
+        return (now.id, now.version) != (known.id, known.version)
+
     def extents(self, name: str) -> Mapping[int, Extent]:
         extents: Mapping[int, Extent] = self._of_topic(name, extents_of)
         return extents
@@ -197,6 +207,8 @@ class EmbeddedLog:
             handed = Handed(known, rows, turn)
             self.committer.append_rows([handed])
             if handed.error is not None:
+                if self._outdated(known):
+                    return self.append_rows(topic, rows, turn=turn)
                 raise handed.error
             if handed.appended is not None:
                 return handed.appended
@@ -212,6 +224,10 @@ class EmbeddedLog:
             self.committer.append_rows(handed)
             if any(each.answer is None for each in handed):
                 self.topic(topic)
+            refused = [each.rows for each in handed if each.error is not None]
+            if refused and self._outdated(known):
+                again = iter(self.append_each(topic, refused, turn=turn))
+                return [next(again) if each.error is not None else each.answer for each in handed]
         return [each.answer for each in handed]
 
     def begin(self, producer: str) -> Producer:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -48,7 +49,11 @@ class SmallAppends:
         if name is None or not self._may(name, scope):
             await self._app(scope, receive, send)
             return
-        messages, body = await _whole(receive)
+        try:
+            messages, body = await _whole(receive)
+        except HTTPException as error:  # too slow or too large: the route's to say, as of any other body
+            await self._app(scope, _raising(error), send)
+            return
         rows = _rows(body) if body is not None else None
         if rows is None:
             await self._app(scope, _again(messages, receive), send)
@@ -143,6 +148,13 @@ def _rows(body: bytes) -> list[Any] | None:
         return None
     rows = parsed if isinstance(parsed, list) else [parsed]
     return rows if len(rows) <= FEW else None
+
+
+def _raising(error: HTTPException) -> Receive:
+    async def receive() -> Message:
+        raise error
+
+    return receive
 
 
 def _again(messages: list[Message], receive: Receive) -> Receive:
