@@ -46,6 +46,8 @@ class Send:
     """If the query only chooses and renames columns: each one's name, and which it is of `changes`, or `ONE`."""
     first: First | None = None
     """If only some of its rows need to travel."""
+    net: bool = False
+    """Whether rows may come out that take each other back, of which nothing is to be told."""
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
 from headwater.process.keyed.packing import by_key, pack, unpack
+from headwater.process.keyed.weighing import net, only_added
 from headwater.process.plan import CHANGES, ONE, OUT, Node, Plan, Send
 
 WATERMARK = -1
@@ -81,6 +82,8 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
 
 
 def linear(send: Send, rows: pa.Table) -> pa.Table:
+    if send.net and not only_added(rows):
+        return duck.run(net(send.sql or f"FROM {CHANGES}"), **{CHANGES: rows})
     if send.plain is not None:
         one = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
         return pa.table({name: one if of == ONE else rows.column(of) for name, of in send.plain})

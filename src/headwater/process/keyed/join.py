@@ -20,7 +20,7 @@ from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.operator import Answer, State
-from headwater.process.keyed.weighing import one_by_one
+from headwater.process.keyed.weighing import net, one_by_one, only_added
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
@@ -107,12 +107,8 @@ class Join:
             ]
         worth = [sql for sql, needs in pieces if all(tables[name].num_rows for name in needs)]
         union = " UNION ALL ".join(worth or [f"{pieces[0][0]} LIMIT 0"])
-        if not self.net:
-            return union
-        return (
-            f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({union})"
-            f" GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
-        )
+        cancels = self.parts != ("pairs",) or not all(map(only_added, tables.values()))
+        return net(union) if self.net and cancels else union
 
     def _pairs(self, left: str, right: str) -> str:
         weight = f"l.{WEIGHT} * r.{WEIGHT} AS {WEIGHT}"

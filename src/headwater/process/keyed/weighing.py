@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.process import duck
 from headwater.records import WEIGHT
@@ -22,10 +23,17 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
 
 def netted(rows: pa.Table) -> pa.Table:
     """Each row once, with the sum of its weights; those that cancel are gone."""
-    return duck.run(
-        f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM rows GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
-        rows=rows,
-    )
+    return duck.run(net("FROM rows"), rows=rows)
+
+
+def net(sql: str) -> str:
+    """The query's rows, netted."""
+    return f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({sql}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
+
+
+def only_added(rows: pa.Table) -> bool:
+    """Whether no row is taken away: then nothing can cancel, and what it costs to look for it is spared."""
+    return rows.num_rows == 0 or int(pc.min(rows[WEIGHT]).as_py()) > 0
 
 
 def one_by_one(rows: pa.Table) -> pa.Table:

@@ -322,9 +322,9 @@ class Build:
         out = self.made(rel)
         for part in out.parts:
             assert not isinstance(part.origin, Lazy)
-            text = part.sql if rel.append_only or isinstance(part.origin, Scanned) else _net(part.sql)
+            net = not rel.append_only and not isinstance(part.origin, Scanned)
             whole = () if rel.append_only else tuple(schema.names)
-            part.origin.sends.append(Send(text, key or whole, OUT, plain=plain_columns(text)))
+            part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain_columns(part.sql), net=net))
         reads = tuple(
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
         )
@@ -341,11 +341,6 @@ def absorbed(lazy: Lazy, sql: str) -> str:
     """The lazy query with the linear one that follows it, as one query without weights."""
     following = f"WITH {CHANGES} AS (SELECT *, 1::BIGINT AS {WEIGHT} FROM ({lazy.sql})) {sql}"
     return f"SELECT * EXCLUDE ({WEIGHT}) FROM ({following})"
-
-
-def _net(sql: str) -> str:
-    """What an operator takes away and gives back is no change, if the columns that differ are not selected."""
-    return f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM ({sql}) GROUP BY ALL HAVING sum({WEIGHT}) <> 0"
 
 
 def _stays(rel: Rel, key: tuple[str, ...], *, alone: bool) -> bool:
