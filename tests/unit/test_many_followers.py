@@ -35,7 +35,7 @@ def test_five_hundred_followers_are_told_of_every_change_within_a_second(shop: S
 
         async def follow(number: int) -> None:
             reader, writer = await asyncio.open_connection(where.hostname, where.port)
-            writer.write(b"GET /views/by_page/changes HTTP/1.1\r\nHost: here\r\n\r\n")
+            writer.write(b"GET /views/by_page/changes HTTP/1.1\r\nHost: localhost\r\n\r\n")
             try:
                 async for line in reader:
                     if line.startswith(b"event: "):

@@ -20,6 +20,7 @@ from headwater.errors import UsageError
 from headwater.serve.access import Access
 from headwater.serve.address import Address
 from headwater.serve.http.hosts import Hosts
+from headwater.serve.http.malformed import Protocol
 from headwater.serve.redaction import Redaction
 
 BACKLOG = 1024
@@ -39,6 +40,7 @@ class Server:
         try:
             config = uvicorn.Config(
                 Hosts(api, access=access, names=where.names) if where.loopback else api,
+                http=Protocol,
                 log_config=None,
                 log_level="error",
                 access_log=False,
