@@ -57,6 +57,8 @@ SPECS = {
 }
 BLOCK = 500_000
 CHANGES = 1_000
+WARM = 50
+"""Rounds of ours that do not count: so long Java compiles what every batch runs through."""
 WITHIN_S = 900.0
 
 
@@ -146,7 +148,7 @@ def measure(folder: Path, rows: int, rounds: int, spark: Any) -> dict[str, float
     loaded = timed(lambda: wait(log, pipeline))
     say(f"{rows:,} rows: loaded in {loaded:.0f} s")
     spent = []
-    for _ in range(rounds + 2):
+    for _ in range(WARM + rounds):
         changes = data.changes()
         began = time.monotonic()
         log.append(parts(log, changes))
@@ -154,7 +156,7 @@ def measure(folder: Path, rows: int, rounds: int, spark: Any) -> dict[str, float
         spent.append(time.monotonic() - began)
     pipeline.stop()
     check(log, pipeline, data)
-    result = {"ours_s": round(statistics.median(spent[2:]), 3), "load_s": round(loaded, 1)}
+    result = {"ours_s": round(statistics.median(spent[WARM:]), 3), "load_s": round(loaded, 1)}
     result["duckdb_s"] = round(in_duckdb(data, rounds), 3)
     result["spark_s"] = round(in_spark(folder, data, rounds, spark), 3)
     log.close()
@@ -204,8 +206,8 @@ def in_duckdb(data: Data, rounds: int) -> float:
         connection.register("t", table)
         connection.execute(f"CREATE TABLE {name} AS FROM t")
         connection.unregister("t")
-    spent = [timed(lambda: connection.execute(SQL).fetchall()) for _ in range(rounds + 1)]
-    return statistics.median(spent[1:])
+    spent = [timed(lambda: connection.execute(SQL).fetchall()) for _ in range(rounds + 3)]
+    return statistics.median(spent[3:])
 
 
 def in_spark(folder: Path, data: Data, rounds: int, spark: Any) -> float:
@@ -214,8 +216,8 @@ def in_spark(folder: Path, data: Data, rounds: int, spark: Any) -> float:
         file.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, file, row_group_size=BLOCK)
         spark.read.parquet(str(file)).createOrReplaceTempView(name)
-    spent = [timed(lambda: spark.sql(SQL).collect()) for _ in range(rounds + 1)]
-    return statistics.median(spent[1:])
+    spent = [timed(lambda: spark.sql(SQL).collect()) for _ in range(rounds + 3)]
+    return statistics.median(spent[3:])
 
 
 def timed(act: Callable[[], object]) -> float:
