@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,6 @@ from tests.unit.handmade import SCHEMA, HandMade, Versions, clicks
 from tests.unit.http_shop import Shop, click
 
 Until = Callable[..., None]
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
 
 
 class Follower:

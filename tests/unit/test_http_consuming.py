@@ -24,11 +24,6 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     made.close()
 
 
-@pytest.fixture
-def client(shop: Shop) -> TestClient:
-    return TestClient(shop.api(), raise_server_exceptions=False)
-
-
 def test_a_poll_whose_answer_was_lost_gives_the_same_records_again(client: TestClient) -> None:
     here = client.post(f"{GROUP}/join", json={"member": "a"}).json()
     ask = {"member": "a", "generation": here["generation"], "next": here["next"]}

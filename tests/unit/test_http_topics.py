@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,18 +18,6 @@ from tests.unit.http_shop import Shop, click
 
 ARROW = "application/vnd.apache.arrow.stream"
 RECORDS = "/topics/clicks/records"
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(shop: Shop) -> TestClient:
-    return TestClient(shop.api(), raise_server_exceptions=False)
 
 
 def arrow_of(rows: list[dict[str, Any]]) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,21 +13,6 @@ from headwater.log.embedded import EmbeddedLog, topics
 from headwater.records import schema_of
 
 NUMBERS = TopicSpec("numbers", schema_of({"n": "int64"}), partitions=1)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[EmbeddedLog]:
-    opened = EmbeddedLog(tmp_path / "log")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def other(log: EmbeddedLog) -> Iterator[EmbeddedLog]:
-    """Another process, as far as what is remembered goes."""
-    opened = EmbeddedLog(log.root)
-    yield opened
-    opened.close()
 
 
 def loads(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +13,6 @@ from tests.unit.http_shop import Shop, click
 pytestmark = pytest.mark.slow
 
 CLIENTS, ROUNDS = 100, 5
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
 
 
 def test_a_hundred_clients_read_what_they_wrote(shop: Shop) -> None:

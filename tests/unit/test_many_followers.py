@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -16,13 +14,6 @@ pytestmark = pytest.mark.slow
 
 FOLLOWERS = 500
 ROUNDS = 10
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
 
 
 def test_five_hundred_followers_are_told_of_every_change_within_a_second(shop: Shop) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,21 +14,6 @@ from headwater.log.protocol import Appended
 from headwater.records import schema_of
 
 COLUMNS = schema_of({"k": "int64", "said": "string"})
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[EmbeddedLog]:
-    opened = EmbeddedLog(tmp_path / "log")
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def other(log: EmbeddedLog, tmp_path: Path) -> Iterator[EmbeddedLog]:
-    """Of another process, as far as the first one knows."""
-    opened = EmbeddedLog(tmp_path / "log")
-    yield opened
-    opened.close()
 
 
 def made(log: EmbeddedLog, name: str, **more: Any) -> Topic:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,6 @@ from headwater.errors import Unreachable, UsageError
 from headwater.serve.address import with_tls
 from headwater.serve.server import Server
 from tests.unit.http_shop import Shop, click
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
 
 
 def test_a_client_that_trusts_the_certificate_is_served_and_no_other(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,18 +22,6 @@ from tests.unit.http_shop import Shop, click
 
 SHORT, BY_ROUTE = "application/json", "application/json; charset=utf-8"
 URL = "/topics/clicks/records"
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
-    made = Shop(tmp_path / "log")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(shop: Shop) -> TestClient:
-    return TestClient(shop.api(), raise_server_exceptions=False)
 
 
 @pytest.fixture

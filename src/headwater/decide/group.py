@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 from headwater.clock import Clock
@@ -320,7 +319,6 @@ class Groups:
         return Position(((self._spec.events_topic, ((partition, end),)),))
 
 
-@lru_cache(maxsize=10_000)
 def _hash(each: str) -> int:
     hashed = hash_one([each])
     assert hashed is not None, "ids are text"

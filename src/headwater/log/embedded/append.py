@@ -41,11 +41,6 @@ class Append:
         if (self.producer is None) != (self.sequence is None):
             raise UsageError(what="a producer and a sequence go together", do="Give both or neither")
 
-    @property
-    def may_be_bounded(self) -> bool:
-        """To make room in several topics, and then be refused, takes back what was done."""
-        return any(known.spec.settings.most_rows is not None for known in self.topics.values())
-
 
 def append_in(catalog: apsw.Connection, wanted: Append, *, now: int) -> Appended:
     """An append as part of a transaction that does other things too."""
@@ -64,9 +59,9 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
             return repeated
     if wanted.expect:
         _check_versions(transaction, wanted)
-    parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
-    for part in parts:
+    for part in wanted.parts:
         transaction.end_of(wanted.topics[part.topic], part.partition)  # a topic made anew may have fewer partitions
+    parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
 
     number, at = transaction.next_append(now)
     ends: dict[str, dict[int, int]] = {}

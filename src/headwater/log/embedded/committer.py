@@ -71,7 +71,7 @@ class Committer:
 
     def append(self, wanted: Append, *, now: int) -> Appended:
         """The same for a plain append, which is listed together with others of the group."""
-        if wanted.producer is None and not wanted.may_be_bounded:
+        if wanted.producer is None:
             return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
         return self.run(lambda catalog: append_in(catalog, wanted, now=now))
 

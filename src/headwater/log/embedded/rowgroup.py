@@ -17,7 +17,7 @@ import pyarrow as pa
 from headwater.errors import BadRecord, HeadwaterError, TopicNotFound
 from headwater.log.embedded.bounds import encode_few
 from headwater.log.embedded.chunks import INLINE_BYTES, crc
-from headwater.log.embedded.fewrows import MOST, FewRows, Values
+from headwater.log.embedded.fewrows import MOST
 from headwater.log.embedded.rows import KnownTopic
 from headwater.log.embedded.transaction import Transaction
 from headwater.log.keyhash import grouped, hash_one, key_hash, spread
@@ -108,8 +108,6 @@ def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
     rows = [row for each in handed for row in each.rows]
     if few is None or not 0 < len(rows) <= MOST or (columns := few.typed(rows)) is None:
         return None
-    if len(rows) == len(handed) == 1:
-        return _one(topic, few, columns, handed[0].turn)
     owners = [owner for owner, each in enumerate(handed) for _ in each.rows]
     places: dict[int, list[int]] = {}
     keys = [columns[name] for name in spec.key]
@@ -132,23 +130,6 @@ def _few(topic: KnownTopic, handed: list[Handed]) -> list[GroupPart] | None:
         last = [at for at in range(len(some)) if at + 1 == len(some) or owners[some[at]] != owners[some[at + 1]]]
         parts.append(GroupPart(part, [owners[some[at]] for at in last], [at + 1 for at in last]))
     return parts
-
-
-def _one(topic: KnownTopic, few: FewRows, columns: Mapping[str, Values], turn: int) -> list[GroupPart] | None:
-    """One row of one append."""
-    spec = topic.spec
-    key = tuple([columns[name][0] for name in spec.key])
-    hashed = hash_one(key) if key else turn << 32
-    data = few.message(columns, (0,))
-    if hashed is None or data is None or len(data) > INLINE_BYTES:
-        return None
-    part = Part(
-        *(spec.name, (hashed >> 32) % spec.partitions, 1, topic.version, crc(data), len(data)),
-        max_time=columns[spec.time][0] if spec.time else None,
-        data=data,
-        keys=(key_bytes(key),) if spec.versioned else (),
-    )
-    return [GroupPart(part, [0], [1])]
 
 
 def _typed(topic: KnownTopic, handed: list[Handed]) -> tuple[pa.RecordBatch | None, list[Handed]]:

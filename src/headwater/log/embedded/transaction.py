@@ -64,8 +64,9 @@ class Memory:
 class Transaction:
     def __init__(self, catalog: apsw.Connection, memory: Memory | None = None) -> None:
         self._catalog = catalog
-        self._known = memory or Memory()
-        self._known.begin(catalog)
+        self._known = Memory() if memory is None else memory
+        if memory is not None:
+            memory.begin(catalog)
         self._moved: set[tuple[int, int]] = set()
         self._counted: set[tuple[int, bytes]] = set()
         self._chunks: list[tuple[Any, ...]] = []

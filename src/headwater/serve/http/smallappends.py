@@ -60,7 +60,7 @@ class SmallAppends:
             return
         scope["route"] = ROUTE
         try:
-            done = await self._writers.setdefault(name, Writer(self._served.topic(name))).append(rows)
+            done = await self._writer(name).append(rows)
         except HeadwaterError as error:
             await told(error)(scope, receive, send)
             return
@@ -69,6 +69,11 @@ class SmallAppends:
         headers = [(b"content-length", b"%d" % len(content)), (b"content-type", JSON.encode())]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": content})
+
+    def _writer(self, name: str) -> Writer:
+        if name not in self._writers:
+            self._writers[name] = Writer(self._served.topic(name))
+        return self._writers[name]
 
     def _may(self, name: str, scope: Scope) -> bool:
         """False: it is the route's to say so."""

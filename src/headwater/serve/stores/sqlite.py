@@ -163,9 +163,9 @@ class SqliteStore:
         mark = _mark(number, position, covers)
         if there is None:
             return None, mark
-        return dict(zip(self.schema.names, row, strict=True)) if self._as_is else self._table([row]).to_pylist()[
-            0
-        ], mark
+        if self._as_is:
+            return dict(zip(self.schema.names, row, strict=True)), mark
+        return self._table([row]).to_pylist()[0], mark
 
     def _plain(self, column: str, value: Any) -> Any:
         return plain(pa.array([value], self.schema.field(column).type))[0].as_py()
