@@ -32,16 +32,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(QUERIES), help="queries, such as q4 q5")
     parser.add_argument("--no-peer", action="store_true", help="ours alone")
     given = parser.parse_args()
-    blocks = list(events(given.events, block=BLOCK))
     told: dict[str, dict[str, Any]] = {name: {} for name in given.only}
     with tempfile.TemporaryDirectory(prefix="nexmark-") as folder:
-        ours = Ours(Path(folder) / "ours", blocks)
+        ours = Ours(Path(folder) / "ours", given.only)
+        write_files(Path(folder) / "flink", ours.appended(events(given.events, block=BLOCK)))
         for name in given.only:
             told[name]["ours"] = asdict(ours.measure(name, batch_rows=given.batch_rows))
             say(f"ours {name}: {given.events / told[name]['ours']['seconds']:,.0f} events/s")
         ours.close()
         if not given.no_peer:
-            write_files(Path(folder) / "flink", blocks)
             with Flink(Path(folder) / "flink") as flink:
                 for name in given.only:
                     if QUERIES[name].flink_at_its_best is not None:
@@ -74,7 +73,8 @@ def ratio(figures: dict[str, Any], name: str, without: int) -> float | None:
     if "flink" not in figures:
         return None
     spent = [max(figures[side][name] - without * figures[side]["source_seconds"], 0.001) for side in ("ours", "flink")]
-    return round(spent[1] / spent[0], 2)
+    took = [each / figures[side]["events"] for each, side in zip(spent, ("ours", "flink"), strict=True)]
+    return round(took[1] / took[0], 2)
 
 
 def geometric(values: list[float]) -> float:

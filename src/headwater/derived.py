@@ -1,12 +1,13 @@
-"""What of a data folder is derived from its log, Spark's checkpoints and the views' stores, going along with a backup.
+"""What of a data folder is derived from its log, going along with a backup: checkpoints, the views' state, stores.
 
     1  Stores are copied first, each in one read transaction: so none of them knows more than the log in the backup.
     2  Pipelines are held between two batches, as far as they come to an end in `QUIET_S`.
     3  The log is copied (its catalog: the rest may be copied at leisure).
-    4  Checkpoints are copied: as long as one changed meanwhile, again.
+    4  Checkpoints and state are copied: as long as one changed meanwhile, again.
     5  Pipelines go on.
     6  Each checkpoint and store is compared with the log in the backup. A checkpoint must be able to go on where the
-       log's last batch of its pipeline ended; a store must stand at a place from which the log can bring it up to date.
+       log's last batch of its pipeline ended, and the state that goes with that batch must be whole; a store must stand
+       at a place from which the log can bring it up to date.
        What does not fit is left out: a store is built again by the next run, a view without its checkpoint must be
        built again from the log.
 
@@ -29,6 +30,8 @@ from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.manifest import LeftOut
 from headwater.process.checkpoint import Checkpoint, Planned, last_batch
 from headwater.process.hold import holding
+from headwater.process.keyed.keeping import FOLDER as STATE
+from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.offsets import SharedCheckpoint, views_in
 from headwater.process.version import topic_of
 from headwater.serve.stores.sqlite import copy_store, mark_in
@@ -40,7 +43,7 @@ SETTLED_S = 0.5
 LOOK_S = 0.05
 TRIES = 3
 CACHE = "cache"
-"""Of a pipeline's folder: copies of state, which Spark has too."""
+"""Of a pipeline's folder: copies of tables, which are made again."""
 
 _Listing = dict[Path, tuple[int, int, int]]
 
@@ -67,11 +70,11 @@ class DerivedFiles:
 
     def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
         for checkpoint in _checkpoints(log.root):
-            views = _planned(checkpoint)
-            misfits = {view: why for view, planned in views.items() if (why := _refusal(log, planned)) is not None}
-            for view, why in misfits.items():
-                self._leave_out_checkpoint(view, why)
-            if len(misfits) == len(views):  # those that share it with another stay, and are refused when they run
+            planned = _planned(checkpoint)
+            misfits = {name: why for name in planned if (why := _refusal(log, name, planned[name])) is not None}
+            for producer, why in misfits.items():
+                self._leave_out_checkpoint(producer, why)
+            if len(misfits) == len(planned):  # those that share it with another stay, and are refused when they run
                 shutil.rmtree(checkpoint.parent)
         for store in sorted((log.root / "stores").glob("*.db")):
             why = _misfit(log, store)
@@ -115,12 +118,12 @@ class DerivedFiles:
             if _listing(source) == before:
                 return
         shutil.rmtree(target, ignore_errors=True)
-        for view in _planned(source / "checkpoint"):
-            self._leave_out_checkpoint(view, f"it changed {TRIES} times while it was copied")
+        for producer in _planned(source / "checkpoint"):
+            self._leave_out_checkpoint(producer, f"it changed {TRIES} times while it was copied")
 
-    def _leave_out_checkpoint(self, view: str, why: str) -> None:
+    def _leave_out_checkpoint(self, producer: str, why: str) -> None:
         then = "After a restore this view must be built again from the log"
-        self._left_out.append(LeftOut(f"the checkpoint of view {view!r}", why, then))
+        self._left_out.append(LeftOut(f"the checkpoint of view {producer.rpartition('@')[0]!r}", why, then))
 
     def _leave_out_store(self, store: Path, why: str) -> None:
         then = "The next run builds it again from the view's topic"
@@ -137,17 +140,21 @@ def _checkpoints(root: Path) -> list[Path]:
 
 
 def _planned(checkpoint: Path) -> dict[str, Planned]:
-    """What Spark has planned, by view: of one pipeline, or of those that share the query."""
+    """What Spark has planned, by producer: of one pipeline, or of those that share the query."""
     shared = views_in(checkpoint)
     if shared is None:
-        view, tag = checkpoint.parts[-3:-1]
-        return {view: Checkpoint(checkpoint, f"{view}@{tag}")}
-    return {name.rpartition("@")[0]: SharedCheckpoint(checkpoint, name) for name in shared}
+        producer = "@".join(checkpoint.parts[-3:-1])
+        return {producer: Checkpoint(checkpoint, producer)}
+    return {name: SharedCheckpoint(checkpoint, name) for name in shared}
 
 
-def _refusal(log: EmbeddedLog, planned: Planned) -> str | None:
+def _refusal(log: EmbeddedLog, producer: str, planned: Planned) -> str | None:
+    view, _, tag = producer.rpartition("@")
+    folder = log.root / "pipelines" / view / tag
     try:
         planned.verify(log)
+        if (folder / STATE).is_dir():
+            Kept(folder, producer).verify(log.covered(producer))
     except HeadwaterError as error:
         return error.what
     return None

@@ -156,8 +156,7 @@ class Running:
         shared: dict[Path, list[Pipeline]] = {}
         for pipeline in pipelines:
             shared.setdefault(pipeline.query_folder, []).append(pipeline)
-        dropped = [each.producer for of in self.versions.all().values() for each in of if each.state == "dropped"]
-        return [Query(some, dropped=dropped) for some in shared.values()]
+        return [Query(some) for some in shared.values()]
 
     def current(self, name: str) -> Pipeline:
         """As it was last run."""

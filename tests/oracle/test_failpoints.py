@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -137,12 +136,11 @@ def test_the_first_batch_that_ends_at_each_step_in_turn_goes_on_and_nothing_is_l
 
 @pytest.mark.parametrize("name", ["named", "spent", "newest"])
 def test_a_batch_that_runs_twice_says_the_same_with_ties_and_floats(house: House, name: str) -> None:
-    """The append stands, Spark does not know (between 3 and 6), the local cache is lost; then more comes."""
+    """The append stands, Spark does not know (between 3 and 6); then more comes."""
     house.some_buys(300)
     house.run(name)
     house.some_buys(150)
     house.run(name, Failpoint("3 after", 1))
-    shutil.rmtree(house.pipeline(name).folder / "cache", ignore_errors=True)
     house.some_buys(100)
     house.run(name)
     assert house.found(name) == house.expected(name)

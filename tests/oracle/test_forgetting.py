@@ -184,7 +184,7 @@ def test_a_person_is_forgotten_everywhere(tmp_path: Path) -> None:
         assert isinstance(app.log, EmbeddedLog)
         app.log.catalog.truncate_wal()
         found = files_with(CANARY, folder)
-        kinds = {"catalog.db", "chunks/", "pipelines/people/", "queries/", "stores/people@"}
+        kinds = {"catalog.db", "chunks/", "pipelines/people/", "stores/people@"}
         assert {kind for kind in kinds if any(name.startswith(kind) for name in found)} == kinds, "the search finds it"
         assert any("/cache/" in name for name in found), "in the cache of state"
         assert any("/checkpoint/state/" in name for name in found), "in Spark's state"

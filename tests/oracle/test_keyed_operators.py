@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -79,7 +78,6 @@ class Run:
         last = max(int(file.name) for file in commits.iterdir() if file.name.isdigit())
         (commits / str(last)).unlink()
         (commits / f".{last}.crc").unlink(missing_ok=True)
-        shutil.rmtree(self.home / "cache", ignore_errors=True)  # and the local copy of the state is lost
         self.start()
 
 

@@ -317,7 +317,7 @@ def test_what_rests_beside_a_checkpoint_comes_along_but_no_cache(
     folder = house.checkpoint.folder.parent
     (folder / "skips.json").write_text("[3]")
     (folder / "cache").mkdir()
-    (folder / "cache" / "chunk").write_text("again from Spark's state")
+    (folder / "cache" / "chunk").write_text("made again")
     assert house.backup(tmp_path / "backup").left_out == ()
     again = restored().checkpoint.folder.parent
     assert (again / "skips.json").read_text() == "[3]"

@@ -12,10 +12,11 @@ import pytest
 from headwater.log import Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog, chunks
 from headwater.log.recent import Recent
-from headwater.process.keyed import chunkcache
+from headwater.process.keyed import chunkfiles
 from headwater.process.keyed.arrangement import HASH
 from headwater.process.keyed.chunk import Run, write_run
-from headwater.process.keyed.chunkcache import CachedChunks
+from headwater.process.keyed.chunkfiles import ChunkFiles
+from headwater.process.keyed.pending import PendingChunks
 
 KIB = 1024
 MOST_BYTES = 600 * KIB
@@ -81,53 +82,46 @@ def test_upkeep_keeps_nothing_mapped_that_it_has_replaced(
 # --- chunks of state ---
 
 
-class Remembering(dict[str, bytes]):
-    def put(self, id: str, data: bytes) -> None:
-        self[id] = data
-
-    def get(self, id: str) -> bytes:  # type: ignore[override]
-        return self[id]
-
-    def remove(self, id: str) -> None:
-        del self[id]
-
-
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CachedChunks:
-    monkeypatch.setattr(chunkcache, "_MAPPED", Recent(most=10, most_bytes=MOST_BYTES))
-    return CachedChunks(tmp_path, Remembering())
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChunkFiles:
+    monkeypatch.setattr(chunkfiles, "_MAPPED", Recent(most=10, most_bytes=MOST_BYTES))
+    return ChunkFiles(tmp_path)
 
 
-def run_of(state: CachedChunks, first: int, rows: int) -> Run:
-    return write_run(pa.table({HASH: np.arange(first, first + rows, dtype=np.uint64)}), state)
+def run_of(state: ChunkFiles, first: int, rows: int) -> Run:
+    pending = PendingChunks(state)
+    run = write_run(pa.table({HASH: np.arange(first, first + rows, dtype=np.uint64)}), pending)
+    pending.settle({ref.id for ref in run})
+    return run
 
 
-def test_a_dropped_chunk_of_state_is_not_mapped_any_more(state: CachedChunks, tmp_path: Path) -> None:
+def test_a_dropped_chunk_of_state_is_not_mapped_any_more(state: ChunkFiles, tmp_path: Path) -> None:
     (ref,) = run_of(state, 0, 1000)
     assert state.load(ref).num_rows == 1000
     assert len(mapped_below(tmp_path)) == 1
-    state.drop(ref)
+    state.remove([ref.id])
     assert mapped_below(tmp_path) == []
 
 
 @pytest.mark.parametrize(("rows", "most"), [(20_000, 3), (1000, 10)])
 def test_chunks_of_state_that_another_process_dropped_do_not_pile_up(
-    state: CachedChunks, tmp_path: Path, rows: int, most: int
+    state: ChunkFiles, tmp_path: Path, rows: int, most: int
 ) -> None:
     runs = [run_of(state, number * rows, rows) for number in range(20)]
     for _ in range(2):
         for number, (ref,) in enumerate(runs):
             assert state.load(ref)[HASH][0].as_py() == number * rows
-            (tmp_path / ref.id).unlink()
+    for (ref,) in runs:
+        (tmp_path / ref.id).unlink()
     sizes = mapped_below(tmp_path)
     assert 0 < len(sizes) <= most
     assert is_bounded(sizes)
 
 
-def test_state_too_large_to_stay_mapped_is_verified_once(state: CachedChunks, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_too_large_to_stay_mapped_is_verified_once(state: ChunkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    digest = chunkcache.digest
-    monkeypatch.setattr(chunkcache, "digest", lambda data: [seen.append(len(data)), digest(data)][1])
+    digest = chunkfiles.digest
+    monkeypatch.setattr(chunkfiles, "digest", lambda data: [seen.append(len(data)), digest(data)][1])
     runs = [run_of(state, number * 20_000, 20_000) for number in range(20)]
     for _ in range(3):
         for (ref,) in runs:

@@ -78,6 +78,7 @@ class Covered:
     number: AppendNumber
     sequence: int
     progress: Progress
+    epoch: Epoch
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from headwater.errors import CheckpointLost
 from headwater.log import open_log
 from headwater.log.position import START, Position
 from headwater.log.protocol import Log, Producer, Progress
 from headwater.process import functions
 from headwater.process.checkpoint import Checkpoint, Planned
 from headwater.process.failpoint import Failpoint, Step
+from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.offsets import SharedCheckpoint
 from headwater.process.plan import Plan
 
@@ -70,6 +72,29 @@ class Job:
     @property
     def cache(self) -> Path:
         return Path(self.folder) / "cache"
+
+    @property
+    def keyed(self) -> Plan:
+        """Its plan, for whoever runs it in the keyed lane."""
+        assert self.plan is not None
+        return self.plan
+
+    @property
+    def kept(self) -> Kept | None:
+        """Where its state rests, if it has any of its own and not Spark's."""
+        has_state = self.plan is not None and self.plan.levels > 0
+        return Kept(Path(self.folder), self.producer.name) if has_state else None
+
+    def verify(self, log: Log) -> None:
+        """Raises `CheckpointLost` if it cannot go on where its last append in the log ended."""
+        self.planned.verify(log)
+        while self.kept is not None:
+            covered = log.covered(self.producer.name)
+            try:
+                return self.kept.verify(covered)
+            except CheckpointLost:
+                if log.covered(self.producer.name) == covered:  # else another run has gone on meanwhile
+                    raise
 
     @property
     def late_topic(self) -> str:

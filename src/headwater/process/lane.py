@@ -59,13 +59,8 @@ class Lane(Protocol):
     def batch_rows(self) -> int:
         """How many records a batch has at most, unless the user says so."""
 
-    def query(
-        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
-    ) -> DataStreamWriter:
-        """The whole query, to be started, for all of these jobs: each of a lane of this kind and depth.
-
-        `dropped` are producers whose state, if the query has any, is not needed any more.
-        """
+    def query(self, session: SparkSession, jobs: Sequence[Job], limits: Limits) -> DataStreamWriter:
+        """The whole query, to be started, for all of these jobs: each of a lane of this kind and depth."""
 
 
 def declared(lane: Lane) -> Declared:

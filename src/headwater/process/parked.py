@@ -1,9 +1,6 @@
 """A view that stays where it is while the others of its query go on: after an error, or because the code lacks it.
 
-<query>/parked/<producer>.json   {"why", "start", "end", "appended"}: what it was to read in the batch that went by
-
-If the batch had appended the view's rows already and runs again without it, its state stays behind what the log has:
-such a view must be built again, and is told so.
+<query>/parked/<producer>.json   {"why", "start", "end"}: what it was to read in the batch that went by
 """
 
 from __future__ import annotations
@@ -13,23 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headwater.log.position import Position
-from headwater.log.protocol import Log, Progress
+from headwater.log.protocol import Progress
 
 
 @dataclass(frozen=True)
 class Parked:
     progress: Progress
-    appended: bool
 
 
-def park(query: Path, producer: str, progress: Progress, why: str, *, log: Log) -> None:
+def park(query: Path, producer: str, progress: Progress, why: str) -> None:
     """Put in place as a whole."""
-    covered = log.covered(producer)
-    appended = covered is not None and covered.progress == progress
     file = _file(query, producer)
     file.parent.mkdir(exist_ok=True)
     part = file.with_suffix(".part")
-    told = {"why": why, "start": str(progress.start), "end": str(progress.end), "appended": appended}
+    told = {"why": why, "start": str(progress.start), "end": str(progress.end)}
     part.write_text(json.dumps(told))
     part.replace(file)
 
@@ -40,7 +34,7 @@ def parked(query: Path, producer: str) -> Parked | None:
     if not file.exists():
         return None
     told = json.loads(file.read_text())
-    return Parked(Progress(Position.parse(told["start"]), Position.parse(told["end"])), told["appended"])
+    return Parked(Progress(Position.parse(told["start"]), Position.parse(told["end"])))
 
 
 def unpark(query: Path, producer: str) -> None:

@@ -94,7 +94,7 @@ class Pipeline:
 
     def prepare(self) -> None:
         """What can be refused without Spark is refused: a checkpoint that does not match the log."""
-        self._probe().planned.verify(self.log)
+        self._probe().verify(self.log)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._make_topics(None)
 
@@ -116,7 +116,9 @@ class Pipeline:
         """Take the epoch, which fences every older run; then all that a query must know."""
         job = self._new_job(self.log.begin(self.producer))
         job = replace(job, begin=self._begin(job))
-        job.planned.verify(self.log)  # again: the older run may have gone on until it was fenced
+        job.verify(self.log)  # again: the older run may have gone on until it was fenced
+        if job.kept is not None:
+            job.kept.sweep(self.log.covered(self.producer))
         pin_inputs(job, job.planned.begins(self.log))  # Spark may run its last batch again
         return job
 
@@ -211,7 +213,7 @@ class Pipeline:
         """Why it could not go on, found out from the log and the checkpoint themselves, not from Spark's words."""
         checks: list[Callable[[], None]] = [
             lambda: self.log.check(job.producer),
-            lambda: job.planned.verify(self.log),
+            lambda: job.verify(self.log),
         ]
         for check in checks:
             try:
@@ -236,7 +238,7 @@ class Pipeline:
         """Let the others of its query go on without it."""
         planned = under_way(job.planned)
         if planned is not None:
-            park(self.query_folder, self.producer, planned[1], str(error), log=self.log)
+            park(self.query_folder, self.producer, planned[1], str(error))
 
     # --- batches that are skipped by hand ---
 

@@ -7,7 +7,7 @@ it, and runs the batch that failed for the others.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -40,9 +40,8 @@ class Failed:
 
 
 class Query:
-    def __init__(self, pipelines: Sequence[Pipeline], *, dropped: Iterable[str] = ()) -> None:
+    def __init__(self, pipelines: Sequence[Pipeline]) -> None:
         self._pipelines = list(pipelines)
-        self._dropped = frozenset(dropped)
         self._jobs: dict[str, Job] = {}
         self._query: StreamingQuery | None = None
         self._restarts = 0
@@ -58,14 +57,14 @@ class Query:
         self._jobs = {job.producer.name: job for job in jobs}
         first = self._pipelines[0]
         if first.lane.depth is not None:
-            leave_behind(jobs[0].checkpoint, self._jobs, first.log)
+            leave_behind(jobs[0].checkpoint, self._jobs)
             parcels.remove(first.query_folder)
         limits = replace(
             first.limits,
             rows=min(each.limits.rows or each.lane.batch_rows for each in self._pipelines),
             cores=session.sparkContext.defaultParallelism,
         )
-        writer = first.lane.query(session, jobs, limits, self._dropped)
+        writer = first.lane.query(session, jobs, limits)
         name = first.producer if len(jobs) == 1 else first.query_folder.name
         self._query = writer.option("checkpointLocation", str(jobs[0].checkpoint)).queryName(name).start()
         self._await_sources()

@@ -247,14 +247,14 @@ class EmbeddedLog:
     def covered(self, producer: str, *, at: AppendNumber | None = None, sequence: int | None = None) -> Covered | None:
         with self.catalog.read() as catalog:
             row: Any = catalog.execute(
-                "SELECT number, sequence, progress_start, progress_end FROM appends WHERE producer = ?"
+                "SELECT number, sequence, progress_start, progress_end, epoch FROM appends WHERE producer = ?"
                 " AND progress_end IS NOT NULL AND number <= ? AND (sequence = ?3 OR ?3 IS NULL)"
                 " ORDER BY sequence DESC LIMIT 1",
                 (producer, newest_append(catalog) if at is None else at, sequence),
             ).fetchone()
         if row is None:
             return None
-        return Covered(row[0], row[1], Progress(Position.parse(row[2]), Position.parse(row[3])))
+        return Covered(row[0], row[1], Progress(Position.parse(row[2]), Position.parse(row[3])), Epoch(row[4]))
 
     def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]:
         known = self.known(topic)

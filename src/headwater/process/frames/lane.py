@@ -142,9 +142,7 @@ class FramesLane:
     def batch_rows(self) -> int:
         return MAX_ROWS
 
-    def query(
-        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
-    ) -> DataStreamWriter:
+    def query(self, session: SparkSession, jobs: Sequence[Job], limits: Limits) -> DataStreamWriter:
         (job,) = jobs
         writer = self._frame(session, job, limits).writeStream
         if self.mode == "update":

@@ -71,6 +71,7 @@ class Aggregate:
     retain: int = 0
 
     revision = 4
+    netted = True
 
     @property
     def begins_with(self) -> pa.Schema | None:

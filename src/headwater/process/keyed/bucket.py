@@ -6,6 +6,7 @@ port    >= 0       changes for a port of a node of this level, or of a later one
         ANSWER     rows of the view's topic, in the bucket that is their partition
         DEAD       dead letters
         STAGED     a `Part`, pickled: rows of the view's topic that are on disk already
+        STATE      JSON: the manifests of a bucket as they will be once the batch is appended, see `keeping`
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ ANSWER = -2
 DEAD = -3
 STAGED = -4
 BEGIN = -5
+STATE = -6
 
 _PORTS = 16
 """More than a node has."""

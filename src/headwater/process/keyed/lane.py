@@ -1,4 +1,4 @@
-"""The keyed lane: a plan's levels as one chain of `transformWithState`, which plans of as many levels can share."""
+"""The keyed lane: a plan's levels as one chain of shuffles, which plans of as many levels can share."""
 
 from __future__ import annotations
 
@@ -70,16 +70,15 @@ class KeyedLane:
         """A batch without state is never in memory as a whole, and its fixed cost is most of it."""
         return ROWS if self.plan.levels else ROWS_WITHOUT_STATE
 
-    def query(
-        self, session: SparkSession, jobs: Sequence[Job], limits: Limits, dropped: frozenset[str]
-    ) -> DataStreamWriter:
-        from headwater.process.keyed.runner import BucketProcessor
+    def query(self, session: SparkSession, jobs: Sequence[Job], limits: Limits) -> DataStreamWriter:
+        from headwater.process.keyed.runner import LevelRunner
         from headwater.process.keyed.travel import COLUMNS
 
         told = dump_jobs(jobs)
         reader = session.readStream.format("headwater-packed").option("jobs", told)
         frame = reader.options(**limits.options()).load()
+        # Said as a number, or Spark would put all into one task: of most rows it sees only the names of their files.
+        ways = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
         for level in range(self.plan.levels):
-            processor = BucketProcessor(told, level, dropped)
-            frame = frame.groupBy("bucket").transformWithStateInPandas(processor, COLUMNS, "Append", "None")
+            frame = frame.repartition(ways, "bucket").mapInArrow(LevelRunner(told, level), COLUMNS)
         return frame.writeStream.format("headwater-blobs").option("jobs", told).outputMode("append")

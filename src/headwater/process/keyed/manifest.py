@@ -1,4 +1,4 @@
-"""What Spark's state remembers of an arrangement: which chunks, in which runs, and how far merges have come.
+"""What is remembered of an arrangement: which chunks, in which runs, and how far merges have come.
 
 {"runs": [[ref, ...], ...], "merges": [[tier, [[ref, ...], ...], [ref, ...]], ...]}
 ref = [id, rows, bytes, low, high, whole]

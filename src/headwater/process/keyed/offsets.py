@@ -120,9 +120,6 @@ class SharedCheckpoint:
         ended = done.progress.end if done is not None else Position()
         left = parked(self.folder.parent, self._producer)
         left = left if left is not None and left.progress == entry.progress else None
-        passed = now is None or (finished is not None and finished >= batch)
-        if left is not None and left.appended and passed:
-            raise self._lost("its state stayed behind, for a batch that it had appended ran again without it")
         if now is not None and done is not None and done.sequence == batch:
             if now != done.progress:
                 raise self._lost(f"batch {batch} is for other inputs than the one in the log")
@@ -159,7 +156,7 @@ def views_in(checkpoint: Path) -> list[str] | None:
         return None
 
 
-def leave_behind(checkpoint: Path, present: Container[str], log: Log) -> None:
+def leave_behind(checkpoint: Path, present: Container[str]) -> None:
     """Before a query starts: a batch that Spark will run again passes by those that are not in the query any more."""
     batch = last_batch(checkpoint, "offsets")
     if batch is None or batch == last_batch(checkpoint, "commits"):
@@ -169,4 +166,4 @@ def leave_behind(checkpoint: Path, present: Container[str], log: Log) -> None:
             unpark(checkpoint.parent, name)
         else:
             why = "it was not in the code when its query went on"
-            park(checkpoint.parent, name, entry.progress, why, log=log)
+            park(checkpoint.parent, name, entry.progress, why)

@@ -45,6 +45,8 @@ class Operator(Protocol):
 
     `watermark` is the event time in µs that the inputs have reached after this batch: a function of the log, never
     smaller than in an earlier batch, None if no input has one. A batch may bring a watermark and no changes at all.
+
+    An operator with `netted = True` never says of the same row that it came and that it went in one answer.
     """
 
     @property

@@ -44,6 +44,7 @@ class Recompute:
     forget: Forget | None = None
 
     revision = 2
+    netted = True
 
     @property
     def begins_with(self) -> pa.Schema | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from headwater.log.protocol import Part
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed import parcels
-from headwater.process.keyed.bucket import DEAD, STAGED
+from headwater.process.keyed.bucket import DEAD, STAGED, STATE
+from headwater.process.keyed.keeping import Buckets, Manifests
 from headwater.process.keyed.packing import unpack
 from headwater.process.keyed.travel import COLUMNS, staged
 from headwater.process.settled import settle
@@ -26,6 +28,8 @@ from headwater.process.sink import append_batch
 class StagedViews(WriterCommitMessage):
     parts: dict[int, list[Part]]
     """By the number of the view."""
+    state: dict[int, dict[str, Manifests]]
+    """Of each view, what will be listed of the buckets that have changed."""
 
 
 class BlobWriter(DataSourceStreamArrowWriter):
@@ -39,9 +43,13 @@ class BlobWriter(DataSourceStreamArrowWriter):
             for view, port, partition, blob in zip(*columns, strict=True):
                 blobs.setdefault((view, port, partition), []).append(blob)
         parts: dict[int, list[Part]] = {}
+        state: dict[int, dict[str, Manifests]] = {}
         for (view, port, partition), packed in sorted(blobs.items()):
             job, own = self._jobs[view], parts.setdefault(view, [])
-            if port == STAGED:
+            if port == STATE:
+                for told in packed:
+                    state.setdefault(view, {}).update(json.loads(told))
+            elif port == STAGED:
                 own += [pickle.loads(part) for part in packed]
             elif port == DEAD:
                 own += staged(job, job.dead_topic, 0, unpack(packed))
@@ -49,18 +57,35 @@ class BlobWriter(DataSourceStreamArrowWriter):
                 own += staged(job, job.topic, partition, unpack(packed))
         for job in self._jobs:
             job.reached("2 after")
-        return StagedViews(parts)
+        return StagedViews(parts, state)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Each view's rows are appended with its own progress: a batch that runs again finds some of them done."""
         told = [message for message in messages if isinstance(message, StagedViews)]
         for view, job in enumerate(self._jobs):
             with blamed_on(job):
-                append_batch(job, [part for each in told for part in each.parts.get(view, ())], batchId)
+                parts = [part for each in told for part in each.parts.get(view, ())]
+                changed = {place: of for each in told for place, of in each.state.get(view, {}).items()}
+                _append(job, parts, changed, batchId)
         parcels.remove(Path(self._jobs[0].query))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""
+
+
+def _append(job: Job, parts: list[Part], changed: Buckets, batch: int) -> None:
+    """What the state will be is listed before the append (step 2), which makes it count."""
+    covered = job.log().covered(job.producer.name)
+    done = covered is not None and covered.sequence >= batch
+    kept = job.kept
+    if kept is None or done or job.planned.progress(batch) is None:
+        append_batch(job, parts, batch)
+        return
+    before = kept.buckets(covered)
+    after = {**before, **changed}
+    kept.write(batch, job.producer.epoch, job.keyed, after)
+    append_batch(job, parts, batch)
+    kept.settle(batch, job.producer.epoch, before, after)
 
 
 class BlobSink(DataSource):

@@ -25,7 +25,7 @@ from headwater.process.keyed.offsets import Entry, Offset
 from headwater.process.keyed.packing import bucket_labels
 from headwater.process.keyed.travel import COLUMNS, batch_of, leaving
 from headwater.process.lateness import admitted, watermark
-from headwater.process.plan import Plan, Read
+from headwater.process.plan import Read
 from headwater.process.source import IDLE_S, Limits, Range, newest_of, shares
 from headwater.records import OFFSET, PARTITION
 
@@ -156,7 +156,7 @@ class PackedReader(DataSourceStreamReader):
             job = self._jobs[view]
             with blamed_on(job):
                 job.reached("2 before")
-                plan = _plan(job)
+                plan = job.keyed
                 labels = bucket_labels(plan.buckets) if plan.levels else range(plan.buckets)
                 for read in plan.reads:
                     found = scanned.get((view, read.topic), [])
@@ -177,9 +177,7 @@ class PackedReader(DataSourceStreamReader):
         found: dict[tuple[int, str], _Scanned] = {}
         for shared in ranges:
             part = shared.part
-            reads = [
-                read for view in shared.views for read in _plan(self._jobs[view]).reads if read.topic == part.topic
-            ]
+            reads = [read for view in shared.views for read in self._jobs[view].keyed.reads if read.topic == part.topic]
             times = [_time_of(self._jobs[view], part.topic) for view in shared.views]
             columns = dict.fromkeys([*(name for read in reads for name in read.columns), *filter(None, times)])
             metadata = any(read.metadata for read in reads)
@@ -196,9 +194,9 @@ class PackedReader(DataSourceStreamReader):
         names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
         spec = self._log.topic(read.topic)
         batches = (batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, batches))
-        for rows in _together(batches) if _plan(job).levels else map(_alone, batches):
+        for rows in _together(batches) if job.keyed.levels else map(_alone, batches):
             for place, send in enumerate(read.sends):
-                yield from leaving(job, sent(send, rows, _plan(job).buckets), f"{task} {read.topic} {place:04}")
+                yield from leaving(job, sent(send, rows, job.keyed.buckets), f"{task} {read.topic} {place:04}")
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -210,11 +208,6 @@ def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def _alone(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
-
-
-def _plan(job: Job) -> Plan:
-    assert job.plan is not None
-    return job.plan
 
 
 def _time_of(job: Job, topic: str) -> str | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
-from headwater.process.keyed.bykey import Ints, hashes_of
+from headwater.process.keyed.bykey import Ints, hashes_of, taken
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import present, weighed
 from headwater.records import WEIGHT
@@ -39,6 +39,7 @@ class Top:
     rank: str
 
     revision = 1
+    netted = True
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         rows = state.arrangement("rows", self._shape)
@@ -51,7 +52,9 @@ class Top:
             old, versions = present(rows.gather(distinct(hashes))), np.zeros(0, np.int64)
         came = present(came) if (came[WEIGHT].to_numpy() > 1).any() else came.drop_columns([WEIGHT])
         whole = pa.concat_tables([old, came])
-        was, now = self._ranks(whole.slice(0, old.num_rows), whole.num_rows), self._ranks(whole, whole.num_rows)
+        now = self._ranks(whole)
+        was = np.zeros(whole.num_rows, np.int64)
+        was[: old.num_rows] = 1 if self.most == 1 else self._ranks(old)
         left, entered = np.flatnonzero((was > 0) & (now == 0)), np.flatnonzero((was == 0) & (now > 0))
         if self.most == 1:
             self._replace(rows, whole, entered, versions, old)
@@ -62,24 +65,37 @@ class Top:
         parts = [(self._shown(whole, gone, was), -1), (self._shown(whole, here, now), 1)]
         return Answer(weighed(self._answered, parts))
 
-    def _ranks(self, rows: pa.Table, size: int) -> Ints:
+    def _ranks(self, rows: pa.Table) -> Ints:
         """The rank of each row, 0 of those that are not among the first."""
-        ranks: Ints = np.zeros(size, np.int64)
-        if rows.num_rows:
-            places = np.arange(rows.num_rows)
-            first = self._cheap
-            if first and len(first) < len(self.order):  # texts are compared only where numbers and times leave it open
-                places = self._first(rows, places, "rank", first)[_PLACE].to_numpy()
-                rows = rows.take(places)
-            found = self._first(rows, places, "row_number", self.order)
-            ranks[found[_PLACE].to_numpy()] = found["r"].to_numpy()
+        ranks: Ints = np.zeros(rows.num_rows, np.int64)
+        places = np.arange(rows.num_rows)
+        if self._cheap and len(self._cheap) < len(self.order):  # texts are compared only where numbers leave it open
+            places = self._by_numbers(rows, ranks)
+        if len(places):
+            found = self._first(taken(rows, places), places, self.order, f"row_number() <= {self.most}")
+            ranks[found[_PLACE].to_numpy()] = found["number"].to_numpy()
         return ranks
 
-    def _first(self, rows: pa.Table, places: Ints, function: str, order: Order) -> pa.Table:
+    def _by_numbers(self, rows: pa.Table, ranks: Ints) -> Ints:
+        """Ranks of keys in which numbers and times leave nothing open; answers the places of the first of others."""
+        found = self._first(rows, np.arange(rows.num_rows), self._cheap, f"rank() <= {self.most}")
+        places: Ints = found[_PLACE].to_numpy()
+        number: Ints = found["number"].to_numpy()
+        ranks[places] = number
+        tied = number != found["rank"].to_numpy()
+        if not tied.any():
+            return places[:0]
+        keys = hashes_of(taken(rows.select(list(self.key)), places), self.key)
+        open_yet: Ints = places[np.isin(keys, keys[tied])]
+        ranks[open_yet] = 0
+        return open_yet
+
+    def _first(self, rows: pa.Table, places: Ints, order: Order, which: str) -> pa.Table:
         names = list(dict.fromkeys([*self.key, *(name for _, needs in order for name in needs)]))
+        over = f"OVER ({window(self.key, order)})"
         return duck.run(
-            f"SELECT {_PLACE}, {function}() OVER ({window(self.key, order)}) AS r"
-            f" FROM numbered QUALIFY r <= {self.most}",
+            f"SELECT {_PLACE}, rank() {over} AS rank, row_number() {over} AS number FROM numbered"
+            f" QUALIFY {which.replace('()', f'() {over}')}",
             numbered=rows.select(names).append_column(_PLACE, pa.array(places)),
         )
 

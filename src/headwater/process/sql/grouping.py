@@ -28,7 +28,7 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
     asked = [each for each in _asked(scope) if not any(each.node is call for call in calls)]
     used = {name for part in scope.answers() for name in _columns_in(part)} & set(rel.columns)
     texts = [scope.text(key) for key in keys]
-    names = _named(scope, texts) if sets is None else [scope.queries.fresh("g") for _ in texts]
+    names = _named(scope, keys) if sets is None else [scope.queries.fresh("g") for _ in texts]
     spoken = " ".join(each.text for each in asked)
     other = [
         (name, duck.quoted(name))
@@ -89,11 +89,11 @@ def _in_sets(
     return scope.queries.union(found) if len(found) > 1 else found[0]
 
 
-def _named(scope: Scope, texts: list[str]) -> list[str]:
+def _named(scope: Scope, keys: list[exp.Expr]) -> list[str]:
     """Names for the keys that a reader of the plan knows: the columns' own, or what is computed."""
     names: list[str] = []
-    for text in texts:
-        name = text.replace('"', "")
+    for key in keys:
+        name = scope.text(key, as_written=True).replace('"', "")
         names.append(name if len(name) <= 60 and name not in names else scope.queries.fresh("g"))
     return names
 

@@ -18,6 +18,7 @@ def plain_columns(sql: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def _columns(query: exp.Expr) -> dict[str, str] | None:
+    """As above; none at all stands for all of `changes` as they are."""
     if not isinstance(query, exp.Select) or any(query.args.get(each) for each in _MORE):
         return None
     source = query.args["from_" if "from_" in query.args else "from"].this
@@ -28,9 +29,11 @@ def _columns(query: exp.Expr) -> dict[str, str] | None:
         return None
     if known is None:
         return None
+    if not known and _is_all(query.expressions):
+        return {}
     found: dict[str, str] = {}
     for each in query.expressions:
-        if isinstance(each, exp.Star) and known and not any(each.args.values()):
+        if known and _is_all([each]):
             found |= known
             continue
         value = each.unalias()
@@ -41,3 +44,7 @@ def _columns(query: exp.Expr) -> dict[str, str] | None:
         else:
             return None
     return found
+
+
+def _is_all(chosen: list[exp.Expr]) -> bool:
+    return len(chosen) == 1 and isinstance(chosen[0], exp.Star) and not any(chosen[0].args.values())

@@ -14,6 +14,7 @@ from headwater.errors import SqlRefused, UsageError
 from headwater.log.spec import TopicSpec
 from headwater.process.keyed.hold import Hold
 from headwater.process.plan import CHANGES, Plan
+from headwater.process.sql.calendar import typed
 from headwater.process.sql.moments import by_ticks, speaks_of_now
 from headwater.process.sql.parse import DIALECT, Source, parse
 from headwater.process.sql.query import Queries
@@ -49,7 +50,8 @@ def plan_view(
     With `retain` (µs), streams bring nothing that is later than that, so windows that are past leave the state. With
     emit="final" rows are held back until then.
     """
-    query = parse(view, sql, {name: Source(spec.schema, spec.time) for name, spec in inputs.items()})
+    sources = {name: Source(spec.schema, spec.time) for name, spec in inputs.items()}
+    query = typed(parse(view, sql, sources), sources)
     oracle = by_ticks(with_ties_broken(query)).sql(dialect=DIALECT)
     _check_names(view, query)
     build = Build(view, {**inputs, TICKS.name: TICKS} if speaks_of_now(query) else inputs, retain)

@@ -24,6 +24,8 @@ def kept_first(filtered: Rel, rel: Rel, condition: exp.Expr, text: Callable[[exp
         return filtered
     rank = rel.ranks[column]
     names = duck.columns(lazy.inputs[0][0].columns)
-    keep = f"SELECT {names} FROM ({lazy.rank_over}) WHERE {duck.quoted(rank)} <= {most}"
-    kept = replace(lazy, keep=keep, rank_over=None, top=(rank, most) if lazy.order is not None else None)
+    first = f"WHERE {duck.quoted(rank)} <= {most}"
+    kept = replace(lazy, keep=f"SELECT {names} FROM ({lazy.rank_over}) {first}", rank_over=None)
+    if lazy.order is not None:  # what will answer only those, so that nobody has to look for others
+        filtered, kept = rel, replace(kept, sql=f"SELECT * FROM ({lazy.sql}) {first}", top=(rank, most))
     return replace(filtered, parts=tuple(replace(part, origin=kept) for part in filtered.parts))

@@ -322,7 +322,7 @@ class Build:
         out = self.made(rel)
         for part in out.parts:
             assert not isinstance(part.origin, Lazy)
-            net = not rel.append_only and not isinstance(part.origin, Scanned)
+            net = not rel.append_only and not isinstance(part.origin, Scanned) and not _tells_apart(part)
             whole = () if rel.append_only else tuple(schema.names)
             part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain_columns(part.sql), net=net))
         reads = tuple(
@@ -331,6 +331,14 @@ class Build:
         nodes = tuple(Node(each.operator, each.level, tuple(each.sends)) for each in self._made)
         names = tuple(read.topic for read in reads)
         return Plan(self.view, sql, reads, nodes, schema, key, oracle=oracle, names=names)
+
+
+def _tells_apart(part: Part) -> bool:
+    """Whether different rows of an operator that says nothing in vain stay different in the query."""
+    origin, plain = part.origin, plain_columns(part.sql)
+    if not isinstance(origin, Made) or not getattr(origin.operator, "netted", False) or plain is None:
+        return False
+    return {of for _, of in plain} == set(origin.schema.names)
 
 
 def _base(name: str) -> str:

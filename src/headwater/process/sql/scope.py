@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from headwater.process.sql.calendar import asks_the_calendar, in_utc
 from headwater.process.sql.moments import Now, speaks_of_now, there_between
 from headwater.process.sql.parse import DIALECT, conjuncts, refuse
 from headwater.process.sql.ranking import kept_first
@@ -42,8 +43,9 @@ class Scope:
                 found.append(self.select.args[name])
         return found
 
-    def text(self, node: exp.Expr) -> str:
-        """The SQL of an expression over the columns of the relation as it is now."""
+    def text(self, node: exp.Expr, *, as_written: bool = False) -> str:
+        """The SQL of an expression over the columns of the relation as it is now; in its fastest form, or `as_written`
+        for people to read."""
 
         def moved(part: exp.Expr) -> exp.Expr:
             for known, column in self.replaced:
@@ -51,6 +53,8 @@ class Scope:
                     return exp.maybe_parse(column, dialect=DIALECT)
             if isinstance(part, exp.Column) and part.table:
                 return exp.column(exp.to_identifier(f"{part.table}.{part.name}", quoted=True))
+            if asks_the_calendar(part) and not as_written:
+                return in_utc(part, self.text(part.this))
             if isinstance(part, Now):
                 refuse(self.view, part, "now() here", do="Compare it with a time in WHERE, joined by AND")
             if isinstance(part, exp.Subquery | exp.Exists) or (isinstance(part, exp.In) and part.args.get("query")):

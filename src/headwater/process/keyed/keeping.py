@@ -1,0 +1,145 @@
+"""Where the state of a view rests: chunks as files, and a list of them for every batch, which goes with its append.
+
+<pipeline>/kept/chunks/<digest>
+<pipeline>/kept/<sequence>-<epoch>.json
+    {"operators": {number: name}, "buckets": {"<level>-<bucket>": {"<number> <arrangement>": manifest}}}
+
+Of the lists the one counts that has the sequence and epoch of the view's last append in the log. So answer and state go
+on together or not at all: a list that no append has followed might as well not be there, and a batch that Spark runs
+again after its append finds that it is done.
+
+A list is written before the append, and after it the older one is removed with the chunks that only it names; what a
+crash leaves behind is removed by the next run. Nothing here is synced. What a power cut has taken is noticed, for lists
+and chunks have names that follow from what they hold or go with: `CheckpointLost`, and the view is built again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from headwater.errors import CheckpointLost
+from headwater.log.position import Epoch
+from headwater.log.protocol import Covered
+from headwater.process.checkpoint import BEFORE_FIRST
+from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
+from headwater.process.keyed.chunk import ChunkRef
+from headwater.process.keyed.chunkfiles import ChunkFiles
+from headwater.process.keyed.pending import PendingChunks
+from headwater.process.plan import Plan
+
+FOLDER = "kept"
+
+Manifests = Mapping[str, Any]
+"""Of one bucket, by arrangement, as JSON."""
+Buckets = Mapping[str, Manifests]
+
+
+def place(level: int, bucket: int) -> str:
+    return f"{level}-{bucket}"
+
+
+class Kept:
+    def __init__(self, pipeline: Path, producer: str) -> None:
+        self._folder = pipeline / FOLDER
+        self._producer = producer
+        self.chunks = ChunkFiles(self._folder / "chunks")
+
+    def buckets(self, covered: Covered | None) -> Buckets:
+        """As they were after that append: the last one, or one for which nothing was kept yet."""
+        if covered is None or covered.sequence == BEFORE_FIRST:
+            return {}
+        path = self._list(covered.sequence, covered.epoch)
+        try:
+            return _read(path, path.stat().st_mtime_ns)
+        except (OSError, ValueError, KeyError) as error:
+            raise CheckpointLost(pipeline=self._producer, why=f"its state is gone: {error}") from error
+
+    def write(self, sequence: int, epoch: Epoch, plan: Plan, buckets: Buckets) -> None:
+        operators = {str(number): type(node.operator).__name__ for number, node in enumerate(plan.nodes)}
+        told = json.dumps({"operators": operators, "buckets": buckets}, sort_keys=True, separators=(",", ":"))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        part = self._folder / f"{uuid.uuid4().hex}.part"
+        part.write_text(told)
+        os.replace(part, self._list(sequence, epoch))
+
+    def settle(self, sequence: int, epoch: Epoch, before: Buckets, after: Buckets) -> None:
+        """Once the append stands: what only older lists speak of goes."""
+        self.chunks.remove(_ids(before) - _ids(after))
+        self._remove_but(self._list(sequence, epoch))
+
+    def verify(self, covered: Covered | None) -> None:
+        """Raises `CheckpointLost` if something of the state that goes with this append is not there."""
+        lacking = self.chunks.lacking(_refs(self.buckets(covered)))
+        if lacking is not None:
+            raise CheckpointLost(pipeline=self._producer, why=f"its state is not whole: chunk {lacking} is missing")
+
+    def sweep(self, covered: Covered | None) -> None:
+        """Before a run: what earlier ones have left behind goes."""
+        self.chunks.remove(self.chunks.others(_ids(self.buckets(covered))))
+        self._remove_but(self._list(covered.sequence, covered.epoch) if covered is not None else None)
+
+    def _list(self, sequence: int, epoch: Epoch) -> Path:
+        return self._folder / f"{sequence}-{epoch}.json"
+
+    def _remove_but(self, one: Path | None) -> None:
+        for path in self._folder.glob("*.*"):
+            if path != one:
+                path.unlink(missing_ok=True)
+
+
+class BucketState:
+    """The arrangements of one bucket in one level, for one batch."""
+
+    def __init__(self, chunks: ChunkFiles, manifests: Manifests) -> None:
+        self._manifests = {name: Manifest.from_json(told) for name, told in manifests.items()}
+        self._store = PendingChunks(chunks)
+        self._arrangements: dict[str, Arrangement] = {}
+
+    def arrangement(self, name: str, shape: Shape) -> Arrangement:
+        if name not in self._arrangements:
+            self._arrangements[name] = Arrangement(shape, self._store, self._manifests.get(name))
+        return self._arrangements[name]
+
+    def settle(self) -> Manifests:
+        """Write all that the batch has added; answers the manifests that say so."""
+        after = {**self._manifests, **{name: each.manifest for name, each in self._arrangements.items()}}
+        ids = {id for manifest in after.values() for id in manifest.ids}
+        self._store.settle(ids - {id for manifest in self._manifests.values() for id in manifest.ids})
+        return {name: manifest.to_json() for name, manifest in after.items()}
+
+
+def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:
+    """The names of the operators, and all manifests, of the last batch: for people."""
+    lists = list((pipeline / FOLDER).glob("*.json"))
+    for path in sorted(lists, key=lambda each: [int(n) for n in each.stem.rsplit("-", 1)], reverse=True):
+        try:
+            told = json.loads(path.read_text())
+            return told["operators"], told["buckets"]
+        except (OSError, ValueError):  # it was removed meanwhile
+            continue
+    return {}, {}
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int) -> Buckets:
+    found: Buckets = json.loads(path.read_text())["buckets"]
+    return found
+
+
+def _refs(buckets: Buckets) -> list[ChunkRef]:
+    return [
+        ref
+        for manifests in buckets.values()
+        for manifest in manifests.values()
+        for ref in Manifest.from_json(manifest).refs
+    ]
+
+
+def _ids(buckets: Buckets) -> set[str]:
+    return {ref.id for ref in _refs(buckets)}
