@@ -186,7 +186,7 @@ def test_a_person_is_forgotten_everywhere(tmp_path: Path) -> None:
         found = files_with(CANARY, folder)
         kinds = {"catalog.db", "chunks/", "pipelines/people/", "stores/people@"}
         assert {kind for kind in kinds if any(name.startswith(kind) for name in found)} == kinds, "the search finds it"
-        assert any("/cache/" in name for name in found), "in the cache of state"
+        assert any("/kept/" in name for name in found), "in the state"
         assert any("/checkpoint/state/" in name for name in found), "in Spark's state"
         others = [row for row in app.topics["clicks"].read().to_pylist() if row["user_id"] != ERIKA]
         copies = [app.topics["clicks"], hw.Topic(app.log, app.log.topic("work.dead"))]

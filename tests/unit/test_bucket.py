@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from headwater.log.position import Epoch
 from headwater.process.keyed import inspect
 from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
 from headwater.process.keyed.bucket import DEAD, WATERMARK, Rows, pack_watermark, run_batch
+from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
+from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.packing import pack, unpack
@@ -74,63 +76,31 @@ def test_dead_letters_leave_by_a_port_of_their_own_and_pass_later_levels() -> No
     assert list(run_batch(plan(Told(), Told()), 1, 2, MemoryState(), {DEAD: [blob.data]})) == [blob]
 
 
-class Noting(MemoryState):
-    def __init__(self) -> None:
-        super().__init__()
-        self.saved: list[str] = []
-
-    def save(self, ref: Any, data: bytes) -> None:
-        super().save(ref, data)
-        self.saved.append(ref.id)
-
-
 def some(*keys: int) -> pa.Table:
     return pa.table({"k": list(keys), "_weight": [1] * len(keys)}, schema=ROWS)
 
 
-def test_a_chunk_that_a_step_merges_away_again_is_never_saved() -> None:
-    home = Noting()
-    before: set[str] = set()
+def test_a_chunk_that_a_step_merges_away_again_is_never_written(tmp_path: Path) -> None:
     manifest = Manifest()
     for number in range(8):  # the eighth fills the tier
-        pending = PendingChunks(home)
+        pending = PendingChunks(ChunkFiles(tmp_path))
         arranged = Arrangement(SHAPE, pending, manifest)
         arranged.add(some(number))
         manifest = arranged.manifest
-        pending.settle(before, manifest.ids)
-        before = manifest.ids
-    assert len(home.saved) == 8, "seven runs, and then the one they were merged into"
-    assert set(home.data) == manifest.ids
-
-
-def test_two_arrangements_that_share_a_chunk_do_not_drop_it_for_each_other() -> None:
-    home = Noting()
-    pending = PendingChunks(home)
-    one, two = Arrangement(SHAPE, pending), Arrangement(SHAPE, pending)
-    one.add(some(1))
-    two.add(some(1))
-    both = one.manifest.ids | two.manifest.ids
-    pending.settle(set(), both)
-    assert len(home.data) == 1
-    pending = PendingChunks(home)
-    one = Arrangement(SHAPE, pending, one.manifest)
-    one.take_up_to(2**64 - 1)
-    pending.settle(both, one.manifest.ids | two.manifest.ids)
-    assert two.manifest.ids == set(home.data)
-    pending = PendingChunks(home)
-    two = Arrangement(SHAPE, pending, two.manifest)
-    two.take_up_to(2**64 - 1)
-    pending.settle(both, one.manifest.ids | two.manifest.ids)
-    assert home.data == {}
+        pending.settle()
+    written = {file.name for file in tmp_path.iterdir()}
+    assert len(written) == 8, "seven runs, and then the one they were merged into"
+    assert manifest.ids < written, "the seven stay until the batch is appended"
 
 
 def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     assert inspect.summary(tmp_path) == []
     arranged = Arrangement(SHAPE, MemoryState())
+    kept = Kept(tmp_path, "by_page@1")
     for number in range(3):
         arranged.add(some(number, number + 10))
-        inspect.write(tmp_path, plan(Told()), 0, 2, {"0 groups": arranged.manifest, "0 empty": Manifest()})
-    inspect.write(tmp_path, plan(Told()), 0, 1, {})
+        manifests = {"0 groups": arranged.manifest.to_json(), "0 empty": Manifest().to_json()}
+        kept.write(number + 8, Epoch(1), plan(Told()), {"0-2": manifests, "0-1": {}})
     empty, groups = inspect.summary(tmp_path)
     assert empty == {
         "operator": "0 Told",
@@ -144,10 +114,3 @@ def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     }
     assert (groups["arrangement"], groups["rows"], groups["chunks"], groups["runs"]) == ("groups", 6, 3, 3)
     assert groups["bytes"] == sum(ref.bytes for ref in arranged.manifest.refs)
-    assert sorted(file.name for file in (tmp_path / "state").iterdir()) == ["0-1.json", "0-2.json"]
-    assert json.loads((tmp_path / "state" / "0-2.json").read_text())[0]["bucket"] == 2
-
-
-def test_that_its_size_cannot_be_told_does_not_stop_a_batch(tmp_path: Path) -> None:
-    (tmp_path / "state").write_text("not a folder")
-    inspect.write(tmp_path, plan(Told()), 0, 0, {})

@@ -18,17 +18,8 @@ def ref(tmp_path: Path) -> ChunkRef:
     pending = PendingChunks(ChunkFiles(tmp_path))
     arranged = Arrangement(SHAPE, pending)
     arranged.add(pa.table({"k": list(range(100)), "_weight": [1] * 100}))
-    pending.settle(arranged.manifest.ids)
+    pending.settle()
     return arranged.manifest.runs[0][0]
-
-
-def test_what_a_step_adds_and_merges_away_again_is_never_written(tmp_path: Path) -> None:
-    pending = PendingChunks(ChunkFiles(tmp_path))
-    arranged = Arrangement(SHAPE, pending)
-    for number in range(20):
-        arranged.add(pa.table({"k": [number], "_weight": [1]}))
-    pending.settle(arranged.manifest.ids)
-    assert {file.name for file in tmp_path.iterdir()} == arranged.manifest.ids
 
 
 def test_a_chunk_is_read_again_as_it_was_written(ref: ChunkRef, tmp_path: Path) -> None:
@@ -51,10 +42,6 @@ def test_a_lost_or_damaged_file_is_never_served(ref: ChunkRef, tmp_path: Path, d
     assert ChunkFiles(tmp_path).lacking([ref]) == (None if damage == "flipped" else ref.id)
 
 
-def test_a_torn_file_is_written_again_by_the_batch_that_runs_again(ref: ChunkRef, tmp_path: Path) -> None:
-    whole = (tmp_path / ref.id).read_bytes()
-    (tmp_path / ref.id).write_bytes(whole[:-100])
-    ChunkFiles(tmp_path).save(ref, whole)
-    assert ChunkFiles(tmp_path).load(ref).num_rows == 100
+def test_a_removed_chunk_leaves_no_file(ref: ChunkRef, tmp_path: Path) -> None:
     ChunkFiles(tmp_path).remove([ref.id])
     assert list(tmp_path.iterdir()) == []

@@ -1,13 +1,14 @@
-"""A chunk of state: rows sorted by hash, immutable, named by the digest of its bytes; and references to parts of it."""
+"""A chunk of state: rows sorted by hash, immutable, under a name that no other has; and references to parts of it."""
 
 from __future__ import annotations
 
-import hashlib
 import math
+import uuid
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
+import google_crc32c
 import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
@@ -22,7 +23,7 @@ CHUNK_BYTES = 8 * 1024 * 1024
 class ChunkRef:
     """The rows of a chunk with hashes from `low` to `high`: all of it, or what is left after a part was merged away.
 
-    The id is the digest of the content: equal content is the same chunk, whoever wrote it in whichever try.
+    The id ends with the checksum of the content.
     """
 
     id: str
@@ -59,7 +60,7 @@ class Chunks(Protocol):
 
     def load(self, ref: ChunkRef) -> pa.Table: ...
 
-    def save(self, ref: ChunkRef, data: bytes) -> None: ...
+    def save(self, ref: ChunkRef, data: pa.Buffer) -> None: ...
 
     def drop(self, ref: ChunkRef) -> None: ...
 
@@ -92,8 +93,13 @@ def divide(run: Run, bound: int, chunks: Chunks) -> tuple[list[pa.Table], Run]:
     return rows, tuple(rest)
 
 
-def digest(data: Any) -> str:
-    return hashlib.sha256(data).hexdigest()[:32]
+def is_of(data: Any, id: str) -> bool:
+    """Whether this is the content of the chunk with that id."""
+    return id.endswith(_checksum(data))
+
+
+def _checksum(data: Any) -> str:
+    return f"{google_crc32c.value(data):08x}"
 
 
 def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
@@ -104,18 +110,24 @@ def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
     return [rows.slice(a, b - a) for a, b in pairwise(bounds) if b > a]
 
 
-def _encode(rows: pa.Table) -> tuple[ChunkRef, bytes]:
-    sink = pa.BufferOutputStream()
-    with ipc.new_file(sink, rows.schema) as writer:
-        writer.write_table(rows.combine_chunks())
-    data = sink.getvalue().to_pybytes()
+def _encode(rows: pa.Table) -> tuple[ChunkRef, pa.Buffer]:
+    rows = rows.combine_chunks()
+    counting = pa.MockOutputStream()
+    _write(rows, counting)
+    data = pa.allocate_buffer(counting.size())
+    _write(rows, pa.FixedSizeBufferWriter(data))
     hashes = rows[HASH]
     ref = ChunkRef(
-        id=digest(data),
+        id=uuid.uuid4().hex + _checksum(data),
         rows=rows.num_rows,
-        bytes=len(data),
+        bytes=data.size,
         low=hashes[0].as_py(),
         high=hashes[-1].as_py(),
         whole=rows.num_rows,
     )
     return ref, data
+
+
+def _write(rows: pa.Table, into: Any) -> None:
+    with ipc.new_file(into, rows.schema) as writer:
+        writer.write_table(rows)

@@ -1,9 +1,8 @@
-"""Chunks of state as files, each named by the digest of its content."""
+"""Chunks of state as files."""
 
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,21 +10,18 @@ import pyarrow as pa
 from pyarrow import ipc
 
 from headwater.log.recent import Recent
-from headwater.process.keyed.chunk import ChunkRef, digest
+from headwater.process.keyed.chunk import ChunkRef, is_of
 
 
 class DamagedChunk(Exception):
-    """A file that is missing, or is not the chunk it is named after."""
+    """A file that is missing, or does not hold what was written."""
 
     def __init__(self, path: Path, how: str) -> None:
         super().__init__(f"state in {path} is {how}: build the view again from the log (headwater view rebuild)")
 
 
 class ChunkFiles:
-    """In `folder`, memory-mapped. A file can never be stale; what it holds is checked when a process first maps it.
-
-    Written under another name first, so that no reader ever finds a part of one; not synced (see `keeping`).
-    """
+    """In `folder`, memory-mapped; what one holds is checked when a process first maps it. Not synced: see `keeping`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -38,24 +34,20 @@ class ChunkFiles:
                 content = pa.memory_map(str(path)).read_buffer()
             except FileNotFoundError:
                 raise DamagedChunk(path, "missing") from None
-            if not _VERIFIED.get(path) and digest(content) != ref.id:
+            if not _VERIFIED.get(path) and not is_of(content, ref.id):
                 raise DamagedChunk(path, "damaged")
             _VERIFIED.put(path, True)
             table = ipc.open_file(content).read_all()
             _MAPPED.put(path, table, content.size)
         return table
 
-    def save(self, ref: ChunkRef, data: bytes) -> None:
+    def save(self, ref: ChunkRef, data: pa.Buffer) -> None:
         path = self._folder / ref.id
-        if _is_whole(path, ref.bytes):  # by a batch that runs again
-            return
-        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
         try:
-            part.write_bytes(data)
+            path.write_bytes(data)
         except FileNotFoundError:
             self._folder.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(data)
-        os.replace(part, path)
+            path.write_bytes(data)
 
     def remove(self, ids: Iterable[str]) -> None:
         for id in ids:

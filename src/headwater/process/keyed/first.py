@@ -27,12 +27,16 @@ class First:
     order: Order
     most: int
 
+    @property
+    def columns(self) -> list[str]:
+        """Those by which they are found."""
+        return list(dict.fromkeys([*self.key, *(name for _, needs in self.order for name in needs)]))
+
     def of(self, rows: pa.Table) -> pa.Table:
         if _distinct(hashes_of(rows, self.key)) * self.most > WORTH * rows.num_rows:
             return rows
-        names = list(dict.fromkeys([*self.key, *(name for _, needs in self.order for name in needs)]))
         places = pa.array(np.arange(rows.num_rows, dtype=np.int32))
-        narrow = rows.select(names).append_column(_PLACE, places)
+        narrow = rows.select(self.columns).append_column(_PLACE, places)
         rank = f"rank() OVER ({window(self.key, self.order)}) <= {self.most}"
         kept = duck.run(f"SELECT {_PLACE} FROM narrow QUALIFY {rank} ORDER BY {_PLACE}", narrow=narrow)
         return rows.take(kept[_PLACE]) if kept.num_rows < rows.num_rows else rows

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,11 +20,13 @@ from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
+from headwater.process.keyed.first import First
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import net, one_by_one, only_added
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
+_PLACE = "_place"
 
 Part = Literal["pairs", "left only", "right only", "left matched"]
 Until = tuple[str, int]
@@ -40,6 +43,9 @@ class Join:
     match nothing the other side is null. `net` may be left out where no row of either side is ever taken away: then
     all weights are 1.
 
+    `first`, where `net` is left out: of the pairs only those need to be told that are among the first of their key.
+    These are found by few columns, and only they are put together from all.
+
     `left_until` and `right_until` bind a side's rows to a time: (column, µs). Once the watermark is more than that past
     it, a row can match nothing that is yet to come, and is dropped from the state; what it has matched stays.
     """
@@ -54,6 +60,7 @@ class Join:
     net: bool = True
     left_until: Until | None = None
     right_until: Until | None = None
+    first: First | None = None
 
     revision = 3
 
@@ -81,8 +88,35 @@ class Join:
             tables["l_after"] = lefts.gather(left_touched)
         _drop(state, "left expiry", lefts, left, left_hashes, self.left_until, watermark)
         _drop(state, "right expiry", rights, right, right_hashes, self.right_until, watermark)
+        if self.first is not None and not self.net:
+            return Answer(one_by_one(self._first_pairs(self.first, tables)))
         answer = duck.run(self._sql(tables), **tables)
         return Answer(answer if self.net else one_by_one(answer))
+
+    def _first_pairs(self, first: First, tables: Mapping[str, pa.Table]) -> pa.Table:
+        sides = (("dl", "r_new"), ("l_old", "dr"))
+        placed = {name: _placed(tables[name]) for names in sides for name in names}
+        names = duck.columns(first.columns)
+        found = first.of(
+            duck.run(
+                " UNION ALL ".join(
+                    f"SELECT {names}, {number} AS side, _l, _r FROM (SELECT {self.output}, l.{_PLACE} AS _l,"
+                    f" r.{_PLACE} AS _r FROM {left} AS l JOIN {right} AS r ON {self._match})"
+                    for number, (left, right) in enumerate(sides)
+                ),
+                **placed,
+            )
+        )
+        lefts, rights = [], []
+        for number, (left, right) in enumerate(sides):
+            pairs = found.filter(pc.equal(found["side"], number))
+            lefts.append(tables[left].take(pairs["_l"]))
+            rights.append(tables[right].take(pairs["_r"]))
+        return duck.run(
+            f"SELECT {self.output}, l.{WEIGHT} * r.{WEIGHT} AS {WEIGHT} FROM l POSITIONAL JOIN r",
+            l=pa.concat_tables(lefts),
+            r=pa.concat_tables(rights),
+        )
 
     @property
     def _looks_left(self) -> bool:
@@ -155,6 +189,10 @@ def _drop(
     past = due.filter(pa.array((times != NEVER) & (after(times, span) < watermark)))
     place = past.schema.get_field_index(WEIGHT)
     side.add(past.set_column(place, WEIGHT, pc.negate(past[WEIGHT])))
+
+
+def _placed(rows: pa.Table) -> pa.Table:
+    return rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int32)))
 
 
 def _nothing(side: pa.Schema, table: str) -> str:

@@ -1,6 +1,6 @@
 """Where the state of a view rests: chunks as files, and a list of them for every batch, which goes with its append.
 
-<pipeline>/kept/chunks/<digest>
+<pipeline>/kept/chunks/<id>
 <pipeline>/kept/<sequence>-<epoch>.json
     {"operators": {number: name}, "buckets": {"<level>-<bucket>": {"<number> <arrangement>": manifest}}}
 
@@ -9,8 +9,8 @@ on together or not at all: a list that no append has followed might as well not 
 again after its append finds that it is done.
 
 A list is written before the append, and after it the older one is removed with the chunks that only it names; what a
-crash leaves behind is removed by the next run. Nothing here is synced. What a power cut has taken is noticed, for lists
-and chunks have names that follow from what they hold or go with: `CheckpointLost`, and the view is built again.
+crash leaves behind is removed by the next run. Nothing here is synced. What a power cut has taken is noticed: a list
+goes with an append, and a chunk has its size in the list and its checksum in its name. Then the view is built again.
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class BucketState:
     def settle(self) -> Manifests:
         """Write all that the batch has added; answers the manifests that say so."""
         after = {**self._manifests, **{name: each.manifest for name, each in self._arrangements.items()}}
-        ids = {id for manifest in after.values() for id in manifest.ids}
-        self._store.settle(ids - {id for manifest in self._manifests.values() for id in manifest.ids})
+        self._store.settle()
         return {name: manifest.to_json() for name, manifest in after.items()}
 
 

@@ -12,7 +12,7 @@ class MemoryState:
     """Copy it (`copy()`) to run a batch twice on the same earlier state, as Spark does after a crash."""
 
     def __init__(self) -> None:
-        self.data: dict[str, bytes] = {}
+        self.data: dict[str, pa.Buffer] = {}
         self.arrangements: dict[str, Arrangement] = {}
 
     def arrangement(self, name: str, shape: Shape) -> Arrangement:
@@ -29,7 +29,7 @@ class MemoryState:
     def load(self, ref: ChunkRef) -> pa.Table:
         return ipc.open_file(self.data[ref.id]).read_all()
 
-    def save(self, ref: ChunkRef, data: bytes) -> None:
+    def save(self, ref: ChunkRef, data: pa.Buffer) -> None:
         self.data[ref.id] = data
 
     def drop(self, ref: ChunkRef) -> None:

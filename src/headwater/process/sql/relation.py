@@ -18,6 +18,7 @@ from headwater.log.spec import TopicSpec
 from headwater.process import duck
 from headwater.process.keyed.first import First
 from headwater.process.keyed.forgetting import NOW, Forget
+from headwater.process.keyed.join import Join
 from headwater.process.keyed.latest import Latest
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Operator
@@ -296,6 +297,18 @@ class Build:
         order = cheap(lazy.order, schema)
         return known or self.node(operator, [(rows, key)], [schema], first=First(key, order, most) if order else None)
 
+    def _spare_pairs(self) -> None:
+        """A join whose pairs go nowhere but to a node that keeps the first of them makes no others."""
+        for node in self._made:
+            if not isinstance(node.operator, Join) or node.operator.net or len(node.sends) != 1:
+                continue
+            (send,) = node.sends
+            top = self._made[send.node].operator if send.local else None
+            if isinstance(top, Top) and (order := cheap(top.order, top.input)):
+                first = First(top.key, order, top.most)
+                if _named_alike(send, first):
+                    node.operator = replace(node.operator, first=first)
+
     # --- asking DuckDB ---
 
     def schema(self, rel: Rel) -> pa.Schema:
@@ -325,12 +338,19 @@ class Build:
             net = not rel.append_only and not isinstance(part.origin, Scanned) and not _tells_apart(part)
             whole = () if rel.append_only else tuple(schema.names)
             part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain_columns(part.sql), net=net))
+        self._spare_pairs()
         reads = tuple(
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
         )
         nodes = tuple(Node(each.operator, each.level, tuple(each.sends)) for each in self._made)
         names = tuple(read.topic for read in reads)
         return Plan(self.view, sql, reads, nodes, schema, key, oracle=oracle, names=names)
+
+
+def _named_alike(send: Send, first: First) -> bool:
+    """Whether the columns by which the first are found have the same names before and after."""
+    plain = dict(send.plain or ())
+    return send.plain is not None and all(plain.get(name) == name for name in first.columns)
 
 
 def _tells_apart(part: Part) -> bool:
