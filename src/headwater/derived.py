@@ -34,6 +34,7 @@ from headwater.process.keyed.keeping import FOLDER as STATE
 from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.offsets import SharedCheckpoint, views_in
 from headwater.process.version import topic_of
+from headwater.process.versions import Versions
 from headwater.serve.stores.sqlite import copy_store, mark_in
 
 QUIET_S = 10.0
@@ -69,12 +70,16 @@ class DerivedFiles:
                 self._copy_folder(folder, part / folder.relative_to(root))
 
     def judge(self, log: EmbeddedLog) -> tuple[LeftOut, ...]:
+        every = [each for of in Versions(log).all().values() for each in of]
+        dropped = {each.producer for each in every if each.state == "dropped"}  # a shared query still tells of them
         for checkpoint in _checkpoints(log.root):
-            planned = _planned(checkpoint)
+            planned = {name: of for name, of in _planned(checkpoint).items() if name not in dropped}
             misfits = {name: why for name in planned if (why := _refusal(log, name, planned[name])) is not None}
             for producer, why in misfits.items():
                 self._leave_out_checkpoint(producer, why)
-            if len(misfits) == len(planned):  # those that share it with another stay, and are refused when they run
+            if misfits and len(misfits) == len(
+                planned
+            ):  # those that share it with another stay, and are refused when they run
                 shutil.rmtree(checkpoint.parent)
         for store in sorted((log.root / "stores").glob("*.db")):
             why = _misfit(log, store)

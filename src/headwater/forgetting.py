@@ -5,7 +5,8 @@
        goes on with state that has seen the records.
     3  The records are excised: from the topic, and from the dead-letter topics of its queues; of a decider's topic also
        the ids of its commands, the names that it held, and the file beside the log.
-    4  What the dropped versions left goes for good: topics, late records, dead letters, checkpoints, caches, stores.
+    4  What the dropped versions left goes for good: topics, late records, dead letters, state, checkpoints, stores. A
+       Spark query that they shared with others stays: of them it knows positions alone.
     5  The report is written. It has no data in it.
     6  With an app, its pipelines run until they have caught up: views are built again, from a log that never knew.
 
@@ -35,9 +36,10 @@ from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.queues import EmbeddedQueues
 from headwater.log.embedded.upkeep.excision import of_keys
 from headwater.log.spec import INTERNAL
-from headwater.process.anew import Anew, what_begins_anew
+from headwater.process.anew import what_begins_anew
 from headwater.process.discard import discard, files_removed, left_by
 from headwater.process.inuse import not_in_use
+from headwater.process.keyed.parcels import FOLDER as PARCELS
 from headwater.process.reach import Reach, reach_of, sides_of, topics_of
 from headwater.process.version import Version, first_versions
 from headwater.process.versions import Versions
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 SPARK_WORDS = "spark.log"
 SPARK_FOLDERS = ("spark-*", "blockmgr-*")
+ROWS_IN_QUERIES = (PARCELS, "checkpoint/state")
+"""Of shared queries: rows that were on their way when a run was killed, and the state that older versions kept."""
 
 
 def forget(
@@ -75,10 +79,10 @@ def forget(
     with ExitStack() as alone:
         if not dry_run:
             alone.enter_context(not_in_use(log.root))
-        reach, anew = act.look(from_retained=from_retained)
+        reach, going = act.look(from_retained=from_retained)
         if dry_run:
-            return act.report(act.would_go(reach, anew), act.again(reach, anew), act.remaining(anew), dry_run=True)
-        report = act.through(reach, anew, from_retained=from_retained, advance=advance)
+            return act.report(act.would_go(reach, going), act.again(reach), act.remaining(), dry_run=True)
+        report = act.through(reach, going, from_retained=from_retained, advance=advance)
     report.write(log.root)
     if app is not None and any(each.view in app.derived for each in report.built_again):
         act.say("building views again from the log")
@@ -102,7 +106,7 @@ class _Forgetting:
 
     # --- 1 ---
 
-    def look(self, *, from_retained: bool) -> tuple[Reach, Anew]:
+    def look(self, *, from_retained: bool) -> tuple[Reach, list[Version]]:
         if self.topic.startswith(INTERNAL):
             raise UsageError(what=f"topic {self.topic!r} is Headwater's own", do="Name a topic of yours")
         self.log.topic(self.topic)
@@ -110,9 +114,9 @@ class _Forgetting:
         reach = reach_of(self.topic, every, EmbeddedQueues(self.log).queues())
         of_keys(self.log.known(self.topic), self.keys)
         self._refuse_captured()
-        anew = what_begins_anew(self.log, self.log.root, every, reach, from_retained=from_retained)
-        self._refuse_changed(anew)
-        return reach, anew
+        going = what_begins_anew(self.log, self.log.root, every, reach, from_retained=from_retained)
+        self._refuse_changed(going)
+        return reach, going
 
     @property
     def _is_captured(self) -> bool:
@@ -130,20 +134,22 @@ class _Forgetting:
         if rows_in(self.log, known.spec, within).num_rows:
             raise StillAtTheSource(topic=self.topic)
 
-    def _refuse_changed(self, anew: Anew) -> None:
+    def _refuse_changed(self, going: Sequence[Version]) -> None:
         """Code that could not be run now could not build again what this throws away."""
         if self.app is None:
             return
-        going = {each.name for each in anew.going}
+        names = {each.name for each in going}
         for change in self.app.diff():
-            if change.name in going and change.kind == "changed":
+            if change.name in names and change.kind == "changed":
                 raise PlanChanged(view=change.name, details=tuple(change.details))
 
     # --- 2 to 4 ---
 
-    def through(self, reach: Reach, anew: Anew, *, from_retained: bool, advance: Advance | None) -> Report:
-        self.say(f"dropping {len(anew.going)} versions of views and streams that were made from {self.topic}")
-        self.versions.begin_anew(anew.going, from_retained=from_retained)
+    def through(
+        self, reach: Reach, going: Sequence[Version], *, from_retained: bool, advance: Advance | None
+    ) -> Report:
+        self.say(f"dropping {len(going)} versions of views and streams that were made from {self.topic}")
+        self.versions.begin_anew(going, from_retained=from_retained)
         self.say(f"removing records from {', '.join(reach.copies)}")
         removed, remains = [], []
         for name in reach.copies:
@@ -153,9 +159,9 @@ class _Forgetting:
         removed += [self._emptied(name, "dead letters") for name in reach.letters]
         removed += self._traces_removed()
         self.say("removing topics, checkpoints and stores that they had reached")
-        removed += self._removed(reach, anew)
-        remains += [*self._came_meanwhile(reach), *self.remaining(anew)]
-        return self.report(removed, self.again(reach, anew), remains)
+        removed += self._removed(reach, going)
+        remains += [*self._came_meanwhile(reach), *self.remaining()]
+        return self.report(removed, self.again(reach), remains)
 
     def _traces_removed(self) -> Iterator[Removed]:
         for topic, keys in self._traces().items():
@@ -181,29 +187,33 @@ class _Forgetting:
         declared = self.app.deciders.values() if self.app is not None else ()
         return next((each.spec.name for each in declared if each.spec.events_topic == self.topic), self.topic)
 
-    def _removed(self, reach: Reach, anew: Anew) -> Iterator[Removed]:
+    def _removed(self, reach: Reach, going: Sequence[Version]) -> Iterator[Removed]:
         root, every = self.log.root, [each for of in self.versions.all().values() for each in of]
         living = {topic for each in every if each.state != "dropped" for topic in topics_of(each)}
-        going = {each.producer for each in anew.going}
-        reached = going | {each.producer for each in reach.versions}
+        just_now = {each.producer for each in going}
+        reached = {each.producer for each in reach.versions}
         dropped = [each for each in every if each.state == "dropped" and each.topic not in living]
         for version in dropped:
             self.log.unpin(version.producer)
         for version in dropped:
             what = f"all of version {version.version} of {version.name}"
             # What was dropped just now; by an earlier call, or by somebody else, and the removal was cut short.
-            if version.producer in going or left_by(version, root):
+            if version.producer in just_now or left_by(version, root):
                 yield from self._discarded(version, what)
             if version.producer in reached:
                 yield from self._sides_removed(version, what)
-        for path in (*anew.queries, root / SPARK_WORDS):
-            if path.exists():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-                yield Removed(str(path.relative_to(root)), "all of it", 1)
-        kinds = ("pipelines", "queries", "stores", "deciders")
-        for folder in {root, *(root / kind for kind in kinds), *root.glob("pipelines/*/")}:
+        for path in self._unowned():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            yield Removed(str(path.relative_to(root)), "all of it", 1)
+        kinds = ("pipelines", "pipelines/*", "queries/*", "queries/*/*", "stores", "deciders")
+        for folder in (root, *(path for kind in kinds for path in root.glob(kind))):
             if folder.is_dir():
                 sync_folder(folder)
+
+    def _unowned(self) -> list[Path]:
+        """Files with rows of which nobody can tell whose they are, and which nobody needs."""
+        names = (SPARK_WORDS, *(f"queries/*/{each}" for each in ROWS_IN_QUERIES))
+        return [path for name in names for path in sorted(self.log.root.glob(name))]
 
     def _discarded(self, version: Version, what: str) -> Iterator[Removed]:
         root = self.log.root
@@ -236,7 +246,7 @@ class _Forgetting:
 
     # --- 5 ---
 
-    def would_go(self, reach: Reach, anew: Anew) -> list[Removed]:
+    def would_go(self, reach: Reach, going: Sequence[Version]) -> list[Removed]:
         root, there = self.log.root, {spec.name for spec in self.log.topics()}
         counted = {name: self.log.upkeep.count(name, keys=self.keys) for name in reach.copies}
         found = [Removed(f"topic {name}", "records", count) for name, count in counted.items()]
@@ -245,24 +255,21 @@ class _Forgetting:
             Removed(f"topic {name}", "commands and names", self.log.upkeep.count(name, keys=keys))
             for name, keys in self._traces().items()
         ]
-        for each in anew.going:
+        for each in going:
             names = [f"topic {topic}" for topic in topics_of(each) if topic in there]
             names += [str(path.relative_to(root)) for path in left_by(each, root)]
             found += [Removed(name, f"all of version {each.version} of {each.name}", 1) for name in names]
-        return found + [Removed(str(folder.relative_to(root)), "all of it", 1) for folder in anew.queries]
+        return found + [Removed(str(path.relative_to(root)), "all of it", 1) for path in self._unowned()]
 
-    def again(self, reach: Reach, anew: Anew) -> list[BuiltAgain]:
+    def again(self, reach: Reach) -> list[BuiltAgain]:
         """The versions that count, of all that was reached: also those that an earlier call has begun again."""
-        names = {each.name for each in (*reach.versions, *anew.going)}
+        names = {each.name for each in reach.versions}
         found = [current for name in sorted(names) if (current := self.versions.current(name)) is not None]
         return [BuiltAgain(each.name, each.version, each.app, built=False) for each in found]
 
-    def remaining(self, anew: Anew) -> list[Remains]:
+    def remaining(self) -> list[Remains]:
         """What this does not reach, and until when it is there."""
-        found = [
-            Remains(str(folder.relative_to(self.log.root)), f"state of views that are gone, for {why}", _MAINTENANCE)
-            for folder, why in anew.kept.items()
-        ]
+        found = []
         left = [path for kind in SPARK_FOLDERS for path in Path(tempfile.gettempdir()).glob(kind)]
         if left:
             found.append(Remains(f"{len(left)} folders of Spark in {tempfile.gettempdir()}", _LEFT_BY_SPARK, _BY_HAND))
@@ -289,7 +296,6 @@ class _Forgetting:
         return Report(self.topic, len(self.keys), self._at, dry_run, tuple(removed), tuple(again), tuple(remains))
 
 
-_MAINTENANCE = "Spark removes it, 100 batches of that query later, and RocksDB compacts what it kept"
 _LEFT_BY_SPARK = "working files of runs that were killed, or of Spark programs that run now"
 _BY_HAND = "they are removed by hand, or with the machine's temporary files"
 _BACKUPS = ("backups", "all that `headwater backup` copied before", "you remove them")

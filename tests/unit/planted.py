@@ -14,6 +14,7 @@ from headwater.log.protocol import Snapshot
 from headwater.process.keyed.deadletters import SCHEMA as DEAD
 from headwater.process.keyed.offsets import Entry, to_offset
 from headwater.process.lineage import Declared
+from headwater.process.parked import park
 from headwater.process.side import LATE
 from headwater.process.version import Version
 from headwater.process.versions import Versions
@@ -24,11 +25,12 @@ from headwater.serve.stores.sqlite import SqliteStore
 CANARY = "erika.mustermann@example.org"
 ERIKA = {"user_id": 7}
 ROWS = schema_of({"who": "string"})
+NO_STATE = '{"operators": {}, "buckets": {}}'
 
 
 class Planted:
     """`by_page` and `by_user` read clicks, `top` reads `by_user`, `rooms` reads visits. All but `by_user`, which has a
-    query of its own, share one."""
+    query of its own, share one, in which an older Headwater kept their state."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -61,8 +63,7 @@ class Planted:
 
     def plant(self, version: Version) -> None:
         """As if it had run: rows in its topic, late records, dead letters, state, cache, store."""
-        log, root = self.log, self.folder
-        text = "kitchen" if version.name == "rooms" else CANARY
+        log, root, text = self.log, self.folder, _text(version)
         producer = log.begin(version.producer)
         topic = Topic(log, log.create(TopicSpec(version.topic, ROWS, kind="table", partitions=1)))
         ends = log.snapshot(list(version.inputs.values())).position
@@ -72,25 +73,34 @@ class Planted:
         for side, schema in (("late", LATE), ("dead", DEAD)):
             beside = Topic(log, log.create(TopicSpec(f"{version.topic}.{side}", schema, partitions=1)))
             beside.append([{"record": text}])
-        for file in ("cache/chunk", "checkpoint/state/0/1.changelog"):
-            path = version.folder(root) / file
-            if not (version.name != "by_user" and file.startswith("checkpoint")):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
+        files = {"kept/chunks/5e1f": text, f"kept/0-{producer.epoch}.json": NO_STATE, "cache/table": text}
+        if version.name == "by_user":
+            files["checkpoint/state/0/1.changelog"] = text
+        _write(version.folder(root), files)
         store = SqliteStore(version.store(root), ROWS, ())
         store.apply(topic.read().select(["who", "_weight"]), Mark(AppendNumber(1), ends, ends))
         store.close()
 
     def share(self, *names: str) -> None:
-        checkpoint = self.folder / "queries" / "shop-1" / "checkpoint"
-        (checkpoint / "offsets").mkdir(parents=True, exist_ok=True)
-        entries = {
-            self.version(name).producer: Entry(Position(), Snapshot(AppendNumber(1), Position())) for name in names
+        """As if these had been in one query, each was parked there once, and the run was killed."""
+        query, versions = self.folder / "queries" / "shop-1", [self.version(name) for name in names]
+        entries = {each.producer: Entry(Position(), self._read_by(each)) for each in versions}
+        offsets = json.dumps(to_offset(entries))
+        files = {
+            "checkpoint/offsets/0": f"v1\n{{}}\n{offsets}",
+            "checkpoint/commits/0": "v1\n{}",
+            "checkpoint/state/1.changelog": CANARY,
+            "parcels/7a": CANARY,
         }
-        (checkpoint / "offsets" / "0").write_text(f"v1\n{{}}\n{json.dumps(to_offset(entries))}")
-        (checkpoint / "state").mkdir(exist_ok=True)
-        (checkpoint / "state" / "1.changelog").write_text(CANARY)
+        _write(query, files)
+        for each in versions:
+            park(query, each.producer, entries[each.producer].progress, f"cannot cast {_text(each)!r}")
         (self.folder / "spark.log").write_text(CANARY)
+
+    def _read_by(self, version: Version) -> Snapshot:
+        covered = self.log.covered(version.producer)
+        assert covered is not None
+        return Snapshot(AppendNumber(1), covered.progress.end)
 
     def close(self) -> None:
         self.log.close()
@@ -102,6 +112,16 @@ def make(folder: Path) -> Path:
     made.fill()
     made.close()
     return folder
+
+
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def _text(version: Version) -> str:
+    return "kitchen" if version.name == "rooms" else CANARY
 
 
 def _page(user: int) -> str:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import headwater as hw
 from headwater.cli import topic as topic_commands
 from headwater.cli.run import load_app
+from headwater.derived import DerivedFiles
 from headwater.errors import (
     AppRunning,
     ForgettingUnderWay,
@@ -26,12 +27,16 @@ from headwater.errors import (
     UsageError,
 )
 from headwater.log import Progress, Settings, Topic
+from headwater.log.embedded.backup import backup
 from headwater.log.embedded.queues import EmbeddedQueues
 from headwater.log.position import Position
 from headwater.process.checkpoint import BEFORE_FIRST
 from headwater.process.inuse import in_use, not_in_use
 from headwater.process.lineage import Declared
+from headwater.process.parked import parked
 from tests.unit.planted import CANARY, ERIKA, Planted, files_with_canary, make, others
+
+ROWS_IN_QUERY = ("queries/shop-1/checkpoint/state/1.changelog", "queries/shop-1/parcels/7a")
 
 
 @dataclass(frozen=True)
@@ -71,20 +76,19 @@ def forget(planted: Planted, **how: Any) -> Any:
 
 def test_no_file_has_the_person_any_more_and_views_begin_again(planted: Planted) -> None:
     planted.log.catalog.truncate_wal()
-    state = "queries/shop-1/checkpoint/state/1.changelog"
-    assert {"catalog.db", "spark.log", state} <= files_with_canary(planted.folder)
+    kept, why = "pipelines/top/top-code/kept/chunks/5e1f", "queries/shop-1/parked/top@top-code.json"
+    assert {"catalog.db", "spark.log", kept, why, *ROWS_IN_QUERY} <= files_with_canary(planted.folder)
     report = forget(planted)
     planted.log.catalog.truncate_wal()
     assert files_with_canary(planted.folder) == set()
     assert others(planted.log) == sorted(user for user in [*range(3000), *range(10)] if user != 7)
-    assert states(planted) == {
-        name: [(1, "dropped"), (2, "current")] for name in ("by_page", "by_user", "rooms", "top")
-    }
+    again = {name: [(1, "dropped"), (2, "current")] for name in ("by_page", "by_user", "top")}
+    assert states(planted) == {**again, "rooms": [(1, "current")]}
     assert dict(planted.version("top").inputs) == {"by_user": "by_user.v2"}
     assert (planted.version("top").fingerprint, planted.version("top").app) == ("top-code", "shop")
     assert report.records == 4, "two in clicks, two in the dead letters of its queue"
     assert [(each.view, each.version, each.built) for each in report.built_again] == [
-        (name, 2, False) for name in ("by_page", "by_user", "rooms", "top")
+        (name, 2, False) for name in again
     ]
 
 
@@ -105,7 +109,7 @@ def test_a_dry_run_tells_the_same_and_changes_nothing(planted: Planted) -> None:
     did = forget(planted)
     told = {each.where for each in would.removed}
     assert told <= {each.where for each in did.removed}
-    assert {"topic clicks", "topic work.dead", "topic top.late", "queries/shop-1"} <= told
+    assert {"topic clicks", "topic work.dead", "topic top.late", "queries/shop-1/checkpoint/state"} <= told
     assert would.records == did.records
 
 
@@ -120,22 +124,36 @@ def test_a_second_call_leaves_what_was_never_started_and_takes_what_has_run(plan
     assert files_with_canary(planted.folder) == set()
 
 
-def test_what_does_not_share_a_query_is_left_alone(planted: Planted) -> None:
-    planted.share("by_page", "top")
-    kept = planted.version("rooms")
-    forget(planted)
-    assert planted.version("rooms") == kept
-    assert kept.store(planted.folder).exists()
-
-
-def test_who_shares_a_query_and_cannot_be_built_again_keeps_it_and_that_is_told(planted: Planted) -> None:
-    lose_some(planted, planted.visits)
+def test_a_view_that_only_shares_the_query_goes_on_where_it_was(planted: Planted) -> None:
+    lose_some(planted, planted.visits)  # it could not be built again
+    rooms, query = planted.version("rooms"), planted.folder / "queries" / "shop-1"
+    own = [*rooms.folder(planted.folder).rglob("*"), rooms.store(planted.folder), *query.glob("checkpoint/offsets/*")]
+    before = {file: file.read_bytes() for file in own if file.is_file()}
     report = forget(planted)
-    assert states(planted)["rooms"] == [(1, "current")]
-    assert states(planted)["by_page"][-1] == (2, "current")
-    (left,) = (each for each in report.remains if each.where == "queries/shop-1")
-    assert "'rooms' shares it" in left.what
-    assert "100 batches" in left.until
+    assert planted.version("rooms") == rooms
+    assert "rooms" not in {each.view for each in report.built_again}
+    assert {file: file.read_bytes() for file in before} == before
+    assert parked(query, rooms.producer) is not None
+
+
+def test_rows_that_older_versions_or_a_killed_run_left_in_a_shared_query_are_removed(planted: Planted) -> None:
+    forget(planted)
+    for file in ROWS_IN_QUERY:
+        (planted.folder / file).parent.mkdir()
+        (planted.folder / file).write_text(CANARY)
+    report = forget(planted)  # though no view is left in the query that could begin again
+    folders = {"queries/shop-1/checkpoint/state", "queries/shop-1/parcels"}
+    assert {each.where for each in report.removed if each.what == "all of it"} == folders
+    assert not any((planted.folder / folder).exists() for folder in folders)
+
+
+def test_a_backup_does_not_miss_the_versions_that_were_dropped_from_a_shared_query(
+    planted: Planted, tmp_path: Path
+) -> None:
+    forget(planted)
+    made = backup(planted.log, tmp_path / "backup", along=DerivedFiles(quiet_s=0))
+    assert not [each for each in made.left_out if "checkpoint" in each.what]
+    assert list((tmp_path / "backup").glob("queries/shop-1/checkpoint/offsets/0"))
 
 
 def lose_some(planted: Planted, topic: Topic) -> None:

@@ -1,55 +1,33 @@
 """Which versions of pipelines are thrown away and begin again from the log, so that nothing of a record stays in them.
 
-State cannot be searched for a record, and Spark keeps what was state for many batches. But all of it is derived: so the
-versions that were made from the record go, and those of them that are current begin again as a new version of the same
-code. Views that share a Spark query with one of them have their state in the same files, and begin again with it.
+State cannot be searched for a record. But all of it is derived: so the versions that were made from the record go, and
+those of them that are current begin again as a new version of the same code. State is in the folder of its version, so
+views that only share a Spark query with one of them go on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from headwater.errors import InputsGone
 from headwater.log.position import Position
 from headwater.log.protocol import Log, Progress
 from headwater.process.checkpoint import BEFORE_FIRST
-from headwater.process.reach import Reach, shared_queries
+from headwater.process.reach import Reach
 from headwater.process.rebuild import refuse_lost_inputs
 from headwater.process.version import Version
 
 
-@dataclass(frozen=True)
-class Anew:
-    going: tuple[Version, ...]
-    queries: tuple[Path, ...]
-    """Folders of shared queries of which nobody is left, to be removed."""
-    kept: Mapping[Path, str]
-    """Those that stay though they have state of one that goes, each with the reason."""
-
-
 def what_begins_anew(
     log: Log, root: Path, versions: Mapping[str, Sequence[Version]], reach: Reach, *, from_retained: bool
-) -> Anew:
+) -> list[Version]:
     """`InputsGone` if one that was made from the records cannot be built again in full, unless `from_retained`."""
     there = [each for of in versions.values() for each in of if each.state != "dropped"]
     touched = [each for each in reach.versions if each.state != "dropped" and _has_run(log, root, each)]
     going = with_readers(touched, there)
     if not from_retained:
         refuse_incomplete(log, going)
-    queries, kept = [], {}
-    for folder, producers in shared_queries(root, reach.versions).items():
-        tenants = [each for each in there if each.producer in producers]
-        more = with_readers([*going, *tenants], there)
-        try:
-            refuse_incomplete(log, [each for each in more if each not in going], among=more)
-        except InputsGone as lost:
-            kept[folder] = f"{lost.view!r} shares it and cannot be built again: some of {lost.topic!r} was removed"
-            continue
-        going = more
-        queries.append(folder)
-    return Anew(tuple(going), tuple(queries), kept)
+    return going
 
 
 def with_readers(some: Sequence[Version], there: Sequence[Version]) -> list[Version]:
@@ -62,10 +40,9 @@ def with_readers(some: Sequence[Version], there: Sequence[Version]) -> list[Vers
     return [by_place[place] for place in found]
 
 
-def refuse_incomplete(log: Log, going: Iterable[Version], *, among: Iterable[Version] | None = None) -> None:
+def refuse_incomplete(log: Log, going: Sequence[Version]) -> None:
     """`InputsGone` if a current one of them would not find all that it has read; what begins again itself is whole."""
-    going = list(going)
-    made = {each.topic for each in (going if among is None else among)}
+    made = {each.topic for each in going}
     for each in going:
         if each.state == "current":
             refuse_lost_inputs(log, each.name, [topic for topic in each.inputs.values() if topic not in made])

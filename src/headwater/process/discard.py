@@ -4,7 +4,7 @@
     2  A new epoch of its producer: a run that is still going on in another process cannot append any more.
     3  Its pins go, so that upkeep no longer waits for it.
     4  Its topic goes, or `Pinned` says who still reads that.
-    5  Its files go: Spark's checkpoint, the cache of state, the store.
+    5  Its files go: state, Spark's checkpoint, the store. A shared query stays, without why this was parked in it.
 
 A crash after any of them leaves what the next call removes: each step can be repeated.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 
 from headwater.errors import TopicNotFound, VersionRefused
 from headwater.log.protocol import Log
+from headwater.process.parked import files_of
 from headwater.process.version import Version
 
 
@@ -50,7 +51,8 @@ def files_removed(version: Version, folder: Path) -> Iterator[str]:
 
 
 def left_by(version: Version, folder: Path) -> list[Path]:
-    """Its checkpoint and cache, its store: as long as one of them is there, its topic may be, too."""
+    """Its folder, its store, its words in shared queries: as long as one of them is there, its topic may be, too."""
     store = version.store(folder)
     names = (f"{file}{suffix}" for file in (store.name, f"{store.stem}.search") for suffix in ("", "-wal", "-shm"))
-    return [path for path in (version.folder(folder), *map(store.with_name, names)) if path.exists()]
+    own = [path for path in (version.folder(folder), *map(store.with_name, names)) if path.exists()]
+    return [*own, *files_of(folder, version.producer)]

@@ -42,5 +42,11 @@ def unpark(query: Path, producer: str) -> None:
     _file(query, producer).unlink(missing_ok=True)
 
 
+def files_of(root: Path, producer: str) -> list[Path]:
+    """What there is of it in all shared queries below `root`. Why it was parked may quote rows."""
+    files = [_file(query, producer) for query in sorted(root.glob("queries/*"))]
+    return [path for file in files for path in (file, file.with_suffix(".part")) if path.exists()]
+
+
 def _file(query: Path, producer: str) -> Path:
     return query / "parked" / f"{producer}.json"

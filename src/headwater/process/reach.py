@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from headwater.errors import NotASource
 from headwater.log.queues import QueueSpec
-from headwater.process.keyed.offsets import views_in
 from headwater.process.version import Version
 
 SIDES = ("late", "dead")
@@ -58,14 +56,3 @@ def reach_of(topic: str, versions: Mapping[str, Sequence[Version]], queues: Sequ
                 reached.add(queue.dead)
                 grown = True
     return Reach(tuple(copies), tuple(found), tuple(letters))
-
-
-def shared_queries(root: Path, versions: Sequence[Version]) -> dict[Path, list[str]]:
-    """The folders of Spark queries that have state of one of these, each with all producers that share it."""
-    sought = {each.producer for each in versions}
-    found = {}
-    for folder in sorted((root / "queries").glob("*")):
-        producers = views_in(folder / "checkpoint") or []
-        if sought & set(producers):
-            found[folder] = producers
-    return found
