@@ -30,8 +30,6 @@ from headwater.log.embedded import EmbeddedLog
 from headwater.log.embedded.manifest import LeftOut
 from headwater.process.checkpoint import Checkpoint, Planned, last_batch
 from headwater.process.hold import holding
-from headwater.process.keyed.keeping import FOLDER as STATE
-from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.offsets import SharedCheckpoint, views_in
 from headwater.process.version import topic_of
 from headwater.process.versions import Versions
@@ -154,6 +152,9 @@ def _planned(checkpoint: Path) -> dict[str, Planned]:
 
 
 def _refusal(log: EmbeddedLog, producer: str, planned: Planned) -> str | None:
+    from headwater.process.keyed.keeping import FOLDER as STATE  # with DuckDB, which other commands do not need
+    from headwater.process.keyed.keeping import Kept
+
     view, _, tag = producer.rpartition("@")
     folder = log.root / "pipelines" / view / tag
     try:
