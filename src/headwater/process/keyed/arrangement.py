@@ -43,13 +43,14 @@ class Arrangement:
 
     def gather(self, wanted: Hashes) -> pa.Table:
         """All rows whose key has one of these hashes (sorted, unique). Other keys of the same hash come along."""
-        return self._rows(wanted).drop_columns([HASH])
+        return self.hashed(wanted).drop_columns([HASH])
 
     def newest(self, wanted: Hashes) -> pa.Table:
         """The newest row of each key that has one of these hashes, be it `_gone` or not, with its `_hash`, sorted."""
-        return self.shape.newest_of(self._rows(wanted))
+        return self.shape.newest_of(self.hashed(wanted))
 
-    def _rows(self, wanted: Hashes) -> pa.Table:
+    def hashed(self, wanted: Hashes) -> pa.Table:
+        """As `gather`, with each row's `_hash`."""
         found = [self.shape.stored.empty_table()]
         for ref, near in _near(self.manifest.refs, wanted):
             rows = self._chunks.load(ref)

@@ -16,17 +16,18 @@ import pyarrow.compute as pc
 
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
-from headwater.process.keyed.arrangement import Arrangement, Shape
+from headwater.process.keyed.arrangement import HASH, Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.first import First
 from headwater.process.keyed.operator import Answer, State
-from headwater.process.keyed.weighing import net, one_by_one, only_added
+from headwater.process.keyed.pairing import Pairs, Side, paired
+from headwater.process.keyed.weighing import net, netted, one_by_one, only_added
 from headwater.records import WEIGHT
 
 LEFT, RIGHT = 0, 1
-_PLACE = "_place"
+_PLACE = "_pair"
 
 Part = Literal["pairs", "left only", "right only", "left matched"]
 Until = tuple[str, int]
@@ -39,7 +40,7 @@ class Join:
     inner  pairs                 left   pairs + left only        full  pairs + left only + right only
     semi   left matched          anti   left only
 
-    `output` is a SELECT list over `l` and `r`, `on` what must hold besides the equality; weights multiply. In rows that
+    `output` are columns of either side, `on` is what must hold besides the equality; weights multiply. In rows that
     match nothing the other side is null. `net` may be left out where no row of either side is ever taken away: then
     all weights are 1.
 
@@ -54,7 +55,7 @@ class Join:
     right: pa.Schema
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
-    output: str
+    output: tuple[str, ...]
     on: str | None = None
     parts: tuple[Part, ...] = ("pairs",)
     net: bool = True
@@ -62,7 +63,7 @@ class Join:
     right_until: Until | None = None
     first: First | None = None
 
-    revision = 3
+    revision = 4
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))
@@ -72,51 +73,61 @@ class Join:
         left_hashes, right_hashes = hashes_of(left, self.left_key), hashes_of(right, self.right_key)
         left_touched, right_touched = distinct(left_hashes), distinct(right_hashes)
 
-        tables = {"dl": left, "dr": right, "l_old": lefts.gather(right_touched)}
-        if self._looks_left:
-            tables["r_before"] = rights.gather(right_touched)
-        if "right only" in self.parts:
-            tables["r_old"] = rights.gather(left_touched)
-            tables["l_before"] = lefts.gather(left_touched)
-        rights.add(right, right_hashes)
-        tables["r_new"] = rights.gather(left_touched)
-        lefts.add(left, left_hashes)
-        if self._looks_left:
-            tables["r_after"] = rights.gather(right_touched)
-        if "right only" in self.parts:
-            tables["l_new"] = lefts.gather(right_touched)
-            tables["l_after"] = lefts.gather(left_touched)
+        if self.parts == ("pairs",) and self.left_key:
+            old = lefts.hashed(right_touched)
+            rights.add(right, right_hashes)
+            new = rights.hashed(left_touched)
+            lefts.add(left, left_hashes)
+            pairs = [
+                paired(Side(left, left_hashes, self.left_key), _side(new, self.right_key)),
+                paired(_side(old, self.left_key), Side(right, right_hashes, self.right_key)),
+            ]
+            answer = self._pairs_told([each for each in pairs if len(each)])
+        else:
+            tables = {"dl": left, "dr": right, "l_old": lefts.gather(right_touched)}
+            if self._looks_left:
+                tables["r_before"] = rights.gather(right_touched)
+            if "right only" in self.parts:
+                tables["r_old"] = rights.gather(left_touched)
+                tables["l_before"] = lefts.gather(left_touched)
+            rights.add(right, right_hashes)
+            tables["r_new"] = rights.gather(left_touched)
+            lefts.add(left, left_hashes)
+            if self._looks_left:
+                tables["r_after"] = rights.gather(right_touched)
+            if "right only" in self.parts:
+                tables["l_new"] = lefts.gather(right_touched)
+                tables["l_after"] = lefts.gather(left_touched)
+            answer = duck.run(self._sql(tables), **tables)
         _drop(state, "left expiry", lefts, left, left_hashes, self.left_until, watermark)
         _drop(state, "right expiry", rights, right, right_hashes, self.right_until, watermark)
-        if self.first is not None and not self.net:
-            return Answer(one_by_one(self._first_pairs(self.first, tables)))
-        answer = duck.run(self._sql(tables), **tables)
         return Answer(answer if self.net else one_by_one(answer))
 
-    def _first_pairs(self, first: First, tables: Mapping[str, pa.Table]) -> pa.Table:
-        sides = (("dl", "r_new"), ("l_old", "dr"))
-        placed = {name: _placed(tables[name]) for names in sides for name in names}
-        names = duck.columns(first.columns)
-        found = first.of(
-            duck.run(
-                " UNION ALL ".join(
-                    f"SELECT {names}, {number} AS side, _l, _r FROM (SELECT {self.output}, l.{_PLACE} AS _l,"
-                    f" r.{_PLACE} AS _r FROM {left} AS l JOIN {right} AS r ON {self._match})"
-                    for number, (left, right) in enumerate(sides)
-                ),
-                **placed,
-            )
-        )
-        lefts, rights = [], []
-        for number, (left, right) in enumerate(sides):
-            pairs = found.filter(pc.equal(found["side"], number))
-            lefts.append(tables[left].take(pairs["_l"]))
-            rights.append(tables[right].take(pairs["_r"]))
-        return duck.run(
-            f"SELECT {self.output}, l.{WEIGHT} * r.{WEIGHT} AS {WEIGHT} FROM l POSITIONAL JOIN r",
-            l=pa.concat_tables(lefts),
-            r=pa.concat_tables(rights),
-        )
+    def _pairs_told(self, pairs: list[Pairs]) -> pa.Table:
+        chosen = [self._on(each) for each in pairs] if self.on is not None else pairs
+        if self.first is not None and not self.net:
+            chosen = _only_first(self.first, chosen)
+        told = [self._told.empty_table()]
+        for each in chosen:
+            if len(each):
+                rows = each.columns(self.output)
+                told.append(rows.append_column(WEIGHT, pa.array(each.weights(WEIGHT))).cast(self._told))
+        answer = pa.concat_tables(told)
+        return netted(answer) if self.net and not only_added(answer) else answer
+
+    def _on(self, pairs: Pairs) -> Pairs:
+        """Those for which the condition holds, asked of the columns that it speaks of."""
+        assert self.on is not None
+        names = [name for name in (*self.left.names, *self.right.names) if duck.quoted(name) in self.on]
+        rows = pairs.columns([name for name in names if name != WEIGHT]) if names else pa.table({})
+        rows = rows.append_column(_PLACE, pa.array(np.arange(len(pairs))))
+        found = duck.run(f"SELECT {_PLACE} FROM pairs WHERE {self.on} ORDER BY {_PLACE}", pairs=rows)
+        return pairs if found.num_rows == len(pairs) else pairs.only(found[_PLACE].to_numpy())
+
+    @property
+    def _told(self) -> pa.Schema:
+        sides = {**{field.name: field for field in self.right}, **{field.name: field for field in self.left}}
+        return pa.schema([*(sides[name] for name in self.output), pa.field(WEIGHT, pa.int64())])
 
     @property
     def _looks_left(self) -> bool:
@@ -146,17 +157,19 @@ class Join:
 
     def _pairs(self, left: str, right: str) -> str:
         weight = f"l.{WEIGHT} * r.{WEIGHT} AS {WEIGHT}"
-        return f"SELECT {self.output}, {weight} FROM {left} AS l JOIN {right} AS r ON {self._match}"
+        return f"SELECT {duck.columns(self.output)}, {weight} FROM {left} AS l JOIN {right} AS r ON {self._match}"
 
     def _left(self, left: str, exists: str, right: str, sign: int) -> str:
         return (
-            f"SELECT {self.output}, {sign} * l.{WEIGHT} AS {WEIGHT} FROM {left} AS l, {_nothing(self.right, 'dr')} AS r"
+            f"SELECT {duck.columns(self.output)}, {sign} * l.{WEIGHT} AS {WEIGHT}"
+            f" FROM {left} AS l, {_nothing(self.right, 'dr')} AS r"
             f" WHERE {exists} (FROM {_present(self.right, right)} AS r WHERE {self._match})"
         )
 
     def _right(self, right: str, left: str, sign: int) -> str:
         return (
-            f"SELECT {self.output}, {sign} * r.{WEIGHT} AS {WEIGHT} FROM {right} AS r, {_nothing(self.left, 'dl')} AS l"
+            f"SELECT {duck.columns(self.output)}, {sign} * r.{WEIGHT} AS {WEIGHT}"
+            f" FROM {right} AS r, {_nothing(self.left, 'dl')} AS l"
             f" WHERE NOT EXISTS (FROM {_present(self.left, left)} AS l WHERE {self._match})"
         )
 
@@ -191,8 +204,22 @@ def _drop(
     side.add(past.set_column(place, WEIGHT, pc.negate(past[WEIGHT])))
 
 
-def _placed(rows: pa.Table) -> pa.Table:
-    return rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int32)))
+def _side(rows: pa.Table, key: tuple[str, ...]) -> Side:
+    return Side(rows, rows[HASH].to_numpy(), key)
+
+
+def _only_first(first: First, pairs: list[Pairs]) -> list[Pairs]:
+    narrow = [
+        each.columns(first.columns)
+        .append_column("side", pa.array(np.full(len(each), number)))
+        .append_column(_PLACE, pa.array(np.arange(len(each))))
+        for number, each in enumerate(pairs)
+    ]
+    if not narrow:
+        return pairs
+    found = first.of(pa.concat_tables(narrow))
+    side, place = found["side"].to_numpy(), found[_PLACE].to_numpy()
+    return [each.only(place[side == number]) for number, each in enumerate(pairs)]
 
 
 def _nothing(side: pa.Schema, table: str) -> str:

@@ -108,7 +108,7 @@ def _made(
     kept = (*left.columns, *right.columns) if kind not in ("semi", "anti") else left.columns
     seen = [name for name in kept if not name.startswith(("_left", "_right"))]
     extra = [name for name in left_key if name not in seen]  # so that what follows knows how rows are spread
-    output = duck.columns([*seen, *extra])
+    output = (*seen, *extra)
     schemas = [build.schema(side).append(pa.field(WEIGHT, pa.int64())) for side in (left, right)]
     append_only = left.append_only and right.append_only and kind in ("inner", "semi")
     both = kind == "inner" and append_only
@@ -120,7 +120,7 @@ def _made(
     made = build.node(
         operator, [(left, left_key), (right, right_key)], schemas, to_all=[False, to_all], spread_by=spread
     )
-    sql = f"SELECT {output}, {WEIGHT} FROM changes"
+    sql = f"SELECT {duck.columns(output)}, {WEIGHT} FROM changes"
     unique = _unique(left, right, left_key, right_key, kind)
     stays = left_key if kind in ("inner", "left", "semi", "anti") and not to_all else None
     return Rel(
