@@ -116,6 +116,16 @@ SELECT page, window_start, window_end, count(*) AS c FROM HOP(clicks, at, INTERV
 SELECT user_id, window_start, window_end, count(*) AS c FROM SESSION(clicks, at, user_id, INTERVAL '20 seconds') GROUP BY ALL;
 -- session-in-group-by
 SELECT user_id, session(at, '20 seconds') AS s, max(n) AS m FROM clicks GROUP BY user_id, session(at, '20 seconds');
+-- session-numbers
+SELECT user_id, page, window_end, count(*) AS c, sum(n) AS s, avg(n) AS a, min(at) AS f, max(page) AS p, count(*) FILTER (n > 2) AS big FROM SESSION(clicks, at, user_id, page, INTERVAL '20 seconds') GROUP BY user_id, page, window_end HAVING count(*) > 1;
+-- session-of-distinct
+SELECT user_id, window_start, count(DISTINCT page) AS d FROM SESSION(clicks, at, user_id, INTERVAL '20 seconds') GROUP BY ALL;
+-- first-of-joined
+SELECT a.page, a.id AS one, b.id AS other, b.n, b.page AS its FROM clicks a JOIN clicks b ON a.user_id = b.user_id AND b.n > a.n QUALIFY row_number() OVER (PARTITION BY a.page ORDER BY b.n DESC, b.at, b.page, a.id) = 1;
+-- calendar
+SELECT strftime(at, '%Y-%m-%d') AS day, hour(at) AS h, count(*) AS c, max(strftime(at, '%H:%M')) AS last, min(minute(at)) AS m FROM clicks GROUP BY strftime(at, '%Y-%m-%d'), hour(at);
+-- calendar-with-zone
+SELECT id, strftime(at, '%H:%M %z') AS z, month(at) AS m, day(at) AS d, strftime(NULL::TIMESTAMPTZ, '%d') AS nothing FROM clicks;
 -- asof-join
 SELECT c.id, r.rate FROM clicks c JOIN users u ON c.user_id = u.user_id ASOF JOIN rates r ON u.country = r.country AND c.at >= r.at;
 -- asof-left-join

@@ -111,7 +111,7 @@ class Aggregate:
         # Of a group that is gone only the version counts: it is still there to be outlived.
         parts = [f"FROM old WHERE NOT {GONE}", f"SELECT {duck.columns([*self.keys, _VERSION])} FROM old WHERE {GONE}"]
         parts += [f"FROM {name}" for name in names[1:]]
-        numbers = "".join(f", {_combined(how, name, self._kind(name))}" for name, how in self._numbers)
+        numbers = "".join(f", {combined(how, name, self._kind(name))}" for name, how in self._numbers)
         zero = " AND ".join(f"{duck.quoted(name)} = 0" for name, how in self._numbers if how == "sum")
         gone = f"{WEIGHT} = 0{' AND ' + zero if zero else ''}" if self.keys else "false"
         keys = duck.columns(self.keys) + ", " if self.keys else ""
@@ -271,7 +271,7 @@ class Aggregate:
         return Shape(pa.schema([*self._key_fields, *kept]), self.keys, newest=(_VERSION,))
 
 
-def _combined(how: How, name: str, kind: pa.DataType) -> str:
+def combined(how: How, name: str, kind: pa.DataType) -> str:
     column = duck.quoted(name)
     if how == "sum":
         width = f"DECIMAL(38, {kind.scale})" if pa.types.is_decimal(kind) else "BIGINT"

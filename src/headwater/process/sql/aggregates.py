@@ -157,7 +157,7 @@ class Numbers:
     def node(self, keys: tuple[str, ...]) -> Rel:
         """Rows with the keys, `_rows` and all numbers."""
         weight = "count(*)" if self.rows.append_only else f"sum({WEIGHT})::BIGINT"
-        main = self._sent(keys, [(WEIGHT, weight), *self.partial])
+        main = self.told(keys)
         ports = [main]
         distinct = []
         for column, counts in self.values.items():
@@ -172,7 +172,7 @@ class Numbers:
             ports.append(self._sent((*keys, VALUE), [(WEIGHT, weight)], value=column, where=where))
             kind = self.build.schema(self.rows.project([("x", column)])).field("x").type
             extremes.append(Extreme(name, kind, how))
-        arriving = self._schema(main)
+        arriving = self.schema(main)
         until = next((key for key in keys if key in self.rows.bounds), None)
         retain = self.rows.bounds[until] + (self.build.retain or 0) if until is not None else 0
         operator = Aggregate(arriving, keys, tuple(self.how), tuple(distinct), tuple(extremes), until, retain)
@@ -181,6 +181,11 @@ class Numbers:
         sql = f"SELECT {duck.columns(columns)}, {WEIGHT} FROM changes"
         spread = self.build.spread_after(main, keys) if len(ports) == 1 else keys
         return Rel(columns, (Part(made, sql),), False, spread=spread, unique=keys, bounds=_kept(self.rows, keys))
+
+    def told(self, keys: tuple[str, ...]) -> Rel:
+        """The numbers of each group of rows that travel together, and how many rows it has, as `_weight`."""
+        weight = "count(*)" if self.rows.append_only else f"sum({WEIGHT})::BIGINT"
+        return self._sent(keys, [(WEIGHT, weight), *self.partial])
 
     def _distinct_weight(self, condition: str) -> str:
         if self.rows.append_only:
@@ -205,7 +210,7 @@ class Numbers:
         parts = tuple(Part(part.origin, before + part.sql + behind) for part in made.parts)
         return Rel((*keys, *(name for name, _ in sums)), parts, False, spread=made.spread)
 
-    def _schema(self, rel: Rel) -> pa.Schema:
+    def schema(self, rel: Rel) -> pa.Schema:
         part = rel.parts[0]
         assert not isinstance(part.origin, Lazy)
         return self.build.ask(part.sql, changes=part.origin.schema.empty_table())

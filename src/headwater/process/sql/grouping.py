@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
@@ -25,7 +25,7 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
     calls = [
         node for part in scope.answers() for node in own(part) if function_name(node) in ("grouping", "grouping_id")
     ]
-    asked = [each for each in _asked(scope) if not any(each.node is call for call in calls)]
+    asked = [each for each in asked_of(scope) if not any(each.node is call for call in calls)]
     used = {name for part in scope.answers() for name in _columns_in(part)} & set(rel.columns)
     texts = [scope.text(key) for key in keys]
     names = _named(scope, keys) if sets is None else [scope.queries.fresh("g") for _ in texts]
@@ -44,6 +44,14 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
         grouped = _in_sets(scope, rel, sets, label, list(zip(names, texts, strict=True)), other, asked)
         made = {each.name: duck.quoted(each.name) for each in asked}
         _grouping_calls(scope, keys, sets, label)
+    stand_for_groups(scope, keys, names, asked, made)
+    return grouped
+
+
+def stand_for_groups(
+    scope: Scope, keys: list[exp.Expr], names: list[str], asked: list[Asked], made: Mapping[str, str]
+) -> None:
+    """From here on the keys are columns of these names, and aggregates what they are made of."""
     scope.replaced = [
         *((key.copy(), duck.quoted(name)) for key, name in zip(keys, names, strict=True)),
         *(
@@ -56,7 +64,6 @@ def grouped(scope: Scope, rel: Rel) -> Rel:
         *scope.replaced,
     ]
     _check_grouped(scope, keys, asked)
-    return grouped
 
 
 def _in_sets(
@@ -98,7 +105,8 @@ def _named(scope: Scope, keys: list[exp.Expr]) -> list[str]:
     return names
 
 
-def _asked(scope: Scope) -> list[Asked]:
+def asked_of(scope: Scope) -> list[Asked]:
+    """The aggregates that the answer asks for."""
     found: list[Asked] = []
     for part in scope.answers():
         for node in own(part):

@@ -15,6 +15,7 @@ from headwater.process.sql.ordering import ordering
 from headwater.process.sql.parse import refuse
 from headwater.process.sql.relation import Rel
 from headwater.process.sql.scope import Scope
+from headwater.process.sql.sessions import grouped_sessions
 from headwater.process.sql.settling import own
 from headwater.process.sql.sources import from_clause
 from headwater.process.sql.subqueries import scalar_queries
@@ -23,12 +24,16 @@ from headwater.process.sql.windowing import windowed
 
 def plan_select(scope: Scope) -> Rel:
     select = scope.select
-    rel = from_clause(scope)
     is_grouped = select.args.get("group") is not None or any(
         is_aggregate(node) for part in scope.answers() for node in own(part)
     )
-    if is_grouped:
-        rel = grouped(scope, rel)
+    in_sessions = grouped_sessions(scope) if is_grouped else None
+    if in_sessions is not None:
+        rel = in_sessions
+    else:
+        rel = from_clause(scope)
+        if is_grouped:
+            rel = grouped(scope, rel)
     for part in scope.answers():
         rel = scalar_queries(scope, rel, part)
     if is_grouped:

@@ -10,6 +10,8 @@ session(time, gap) in GROUP BY, where they stand for the window's start. Windows
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from headwater.process.sql.intervals import micros
@@ -18,7 +20,17 @@ from headwater.process.sql.parse import DIALECT, function_name, refuse
 START, END = "window_start", "window_end"
 BOUND = "bound"
 SESSION = "session"
+SESSIONS = "sessions"
 _FUNCTIONS = ("tumble", "hop", "session")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written out as windows of SQL: sessions by this time, of these keys, with this gap (µs)."""
+
+    time: str
+    keys: tuple[str, ...]
+    gap: int
 
 
 def written_out(view: str, query: exp.Query) -> None:
@@ -51,12 +63,10 @@ def _in_from(view: str, table: exp.Table) -> None:
         inner = exp.alias_(source.copy(), name, table=True)
     else:
         refuse(view, source, f"{kind.upper()} of something else than a topic", do="Name a topic, or a (SELECT ...)")
-    spans = [_micros(view, each) for each in arguments[least - (2 if kind == "hop" else 1) - 0 :]][-2:]
     if kind == "tumble":
-        start = _floor(time, spans[-1])
-        rows = _with_columns(
-            inner, {START: _bound(start, time, spans[-1]), END: _bound(_end(start, spans[-1]), time, 0)}
-        )
+        size = _micros(view, arguments[2])
+        start = _floor(time, size)
+        rows = _with_columns(inner, {START: _bound(start, time, size), END: _bound(_end(start, size), time, 0)})
     elif kind == "hop":
         slide, size = _micros(view, arguments[2]), _micros(view, arguments[3])
         rows = _hop(inner, time, slide, size)
@@ -92,11 +102,13 @@ def _session(source: exp.Expr, time: exp.Expr, key: list[exp.Expr], gap: int) ->
     one = exp.select("*", exp.alias_(_of_session(begins, gap), "_begins")).from_(source)
     two = exp.select("*", exp.alias_(_of_session(number, gap), "_session")).from_(one.subquery("_sessions1"))
     hidden = [exp.to_identifier("_begins"), exp.to_identifier("_session")]
-    return exp.select(
+    written = exp.select(
         exp.Star(except_=hidden),
         exp.alias_(_of_session(f"min({at}) {whole}", gap), START),
         exp.alias_(_of_session(f"make_timestamptz(epoch_us(max({at}) {whole}) + {gap})", gap), END),
     ).from_(two.subquery("_sessions2"))
+    written.meta[SESSIONS] = Written(time.name.lower(), tuple(each.name.lower() for each in key), gap)
+    return written
 
 
 def _of_session(text: str, gap: int) -> exp.Expr:
