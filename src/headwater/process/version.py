@@ -47,7 +47,7 @@ class Version:
         return f"{self.name}@{self.tag}"
 
     def folder(self, root: Path) -> Path:
-        """Where Spark's checkpoint and the cache of state are."""
+        """Where its state is, and Spark's checkpoint if it has a query of its own."""
         return root / "pipelines" / self.name / self.tag
 
     def store(self, root: Path) -> Path:

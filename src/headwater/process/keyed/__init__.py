@@ -1,1 +1,1 @@
-"""Operators `(state, delta) -> delta` over Arrow: pure, but for `runner`, which alone knows transformWithState."""
+"""Operators `(state, delta) -> delta` over Arrow: pure; `runner` is what Spark calls, `keeping` where state rests."""
