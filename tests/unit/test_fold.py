@@ -202,7 +202,7 @@ def test_a_batch_that_runs_twice_gives_the_same_bytes() -> None:
         one = operator.step(state, {0: batch}, None).rows
         two = operator.step(again, {0: batch.take(np.random.default_rng(number).permutation(100))}, None).rows
         assert one.equals(two)
-        assert state.arrangements["rows"].manifest == again.arrangements["rows"].manifest
+        assert state.held() == again.held()
 
 
 def test_what_cannot_be_is_refused_before_anything_runs() -> None:

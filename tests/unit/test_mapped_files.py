@@ -121,7 +121,7 @@ def test_chunks_of_state_that_another_process_dropped_do_not_pile_up(
 def test_state_too_large_to_stay_mapped_is_verified_once(state: ChunkFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     is_of = chunkfiles.is_of
-    monkeypatch.setattr(chunkfiles, "is_of", lambda data, id: [seen.append(len(data)), is_of(data, id)][1])
+    monkeypatch.setattr(chunkfiles, "is_of", lambda data, ref: [seen.append(len(data)), is_of(data, ref)][1])
     runs = [run_of(state, number * 20_000, 20_000) for number in range(20)]
     for _ in range(3):
         for (ref,) in runs:

@@ -61,10 +61,27 @@ def test_rows_that_are_where_they_belong_are_not_spread_again() -> None:
 
 def test_what_is_said_of_a_keys_rows_alone_is_one_operator() -> None:
     made = plan(
-        "SELECT user_id, window_start, count(*) AS n FROM SESSION(clicks, at, user_id, INTERVAL '1 minute')"
+        "SELECT user_id, window_start, list(page) AS n FROM SESSION(clicks, at, user_id, INTERVAL '1 minute')"
         " GROUP BY user_id, window_start HAVING count(*) > 1"
     )
     assert operators(made) == [("Recompute", 0)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "operator"),
+    [
+        ("count(*) AS n FROM {} GROUP BY user_id, window_start", "Sessions"),
+        ("window_end, sum(user_id) AS n FROM {} GROUP BY ALL HAVING count(*) > 1", "Sessions"),
+        ("count(DISTINCT page) AS n FROM {} GROUP BY user_id, window_start", "Recompute"),
+        ("max(window_end) AS n FROM {} GROUP BY user_id, window_start", "Recompute"),
+        ("count(*) AS n FROM {} GROUP BY user_id", "Recompute"),
+        ("count(*) AS n FROM {} WHERE page > 'a' GROUP BY user_id, window_start", "Recompute"),
+    ],
+)
+def test_sessions_are_kept_where_nothing_else_is_asked_of_them(sql: str, operator: str) -> None:
+    written = "SESSION(clicks, at, user_id, INTERVAL '1 minute')"
+    made = plan(f"SELECT user_id, {sql.format(written)}")
+    assert operators(made) == [(operator, 0)]
 
 
 def test_of_rows_that_are_only_added_the_first_ones_are_kept() -> None:

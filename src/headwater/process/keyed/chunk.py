@@ -17,6 +17,7 @@ from headwater.log.keyhash import Hashes
 from headwater.process.keyed.combining import HASH
 
 CHUNK_BYTES = 8 * 1024 * 1024
+_CHECKSUM = 8
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class ChunkRef:
     low: int
     high: int  # inclusive, like low: the hashes at both ends
     whole: int  # rows of the whole chunk
+
+    @property
+    def checksum(self) -> str:
+        return self.id[-_CHECKSUM:]
 
     @property
     def size(self) -> int:
@@ -93,13 +98,13 @@ def divide(run: Run, bound: int, chunks: Chunks) -> tuple[list[pa.Table], Run]:
     return rows, tuple(rest)
 
 
-def is_of(data: Any, id: str) -> bool:
-    """Whether this is the content of the chunk with that id."""
-    return id.endswith(_checksum(data))
+def is_of(data: Any, ref: ChunkRef) -> bool:
+    """Whether this is the content of that chunk."""
+    return _checksum(data) == ref.checksum
 
 
 def _checksum(data: Any) -> str:
-    return f"{google_crc32c.value(data):08x}"
+    return f"{google_crc32c.value(data):0{_CHECKSUM}x}"
 
 
 def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:

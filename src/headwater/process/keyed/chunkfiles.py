@@ -34,7 +34,7 @@ class ChunkFiles:
                 content = pa.memory_map(str(path)).read_buffer()
             except FileNotFoundError:
                 raise DamagedChunk(path, "missing") from None
-            if not _VERIFIED.get(path) and not is_of(content, ref.id):
+            if not _VERIFIED.get(path) and not is_of(content, ref):
                 raise DamagedChunk(path, "damaged")
             _VERIFIED.put(path, True)
             table = ipc.open_file(content).read_all()

@@ -71,37 +71,43 @@ class Join:
         left = changes.get(LEFT, self.left.empty_table())
         right = changes.get(RIGHT, self.right.empty_table())
         left_hashes, right_hashes = hashes_of(left, self.left_key), hashes_of(right, self.right_key)
-        left_touched, right_touched = distinct(left_hashes), distinct(right_hashes)
-
-        if self.parts == ("pairs",) and self.left_key:
-            old = lefts.hashed(right_touched)
-            rights.add(right, right_hashes)
-            new = rights.hashed(left_touched)
-            lefts.add(left, left_hashes)
-            pairs = [
-                paired(Side(left, left_hashes, self.left_key), _side(new, self.right_key)),
-                paired(_side(old, self.left_key), Side(right, right_hashes, self.right_key)),
-            ]
-            answer = self._pairs_told([each for each in pairs if len(each)])
-        else:
-            tables = {"dl": left, "dr": right, "l_old": lefts.gather(right_touched)}
-            if self._looks_left:
-                tables["r_before"] = rights.gather(right_touched)
-            if "right only" in self.parts:
-                tables["r_old"] = rights.gather(left_touched)
-                tables["l_before"] = lefts.gather(left_touched)
-            rights.add(right, right_hashes)
-            tables["r_new"] = rights.gather(left_touched)
-            lefts.add(left, left_hashes)
-            if self._looks_left:
-                tables["r_after"] = rights.gather(right_touched)
-            if "right only" in self.parts:
-                tables["l_new"] = lefts.gather(right_touched)
-                tables["l_after"] = lefts.gather(left_touched)
-            answer = duck.run(self._sql(tables), **tables)
+        sides = Side(left, left_hashes, self.left_key), Side(right, right_hashes, self.right_key)
+        only_pairs = self.parts == ("pairs",) and self.left_key
+        answer = (self._by_pairs if only_pairs else self._by_sql)(lefts, rights, *sides)
         _drop(state, "left expiry", lefts, left, left_hashes, self.left_until, watermark)
         _drop(state, "right expiry", rights, right, right_hashes, self.right_until, watermark)
         return Answer(answer if self.net else one_by_one(answer))
+
+    def _by_pairs(self, lefts: Arrangement, rights: Arrangement, left: Side, right: Side) -> pa.Table:
+        old = lefts.hashed(distinct(right.hashes))
+        rights.add(right.rows, right.hashes)
+        new = rights.hashed(distinct(left.hashes))
+        lefts.add(left.rows, left.hashes)
+        pairs = [
+            paired(left, Side(new, new[HASH].to_numpy(), self.right_key)),
+            paired(Side(old, old[HASH].to_numpy(), self.left_key), right),
+        ]
+        return self._pairs_told([each for each in pairs if len(each)])
+
+    def _by_sql(self, lefts: Arrangement, rights: Arrangement, left: Side, right: Side) -> pa.Table:
+        left_touched, right_touched = distinct(left.hashes), distinct(right.hashes)
+        tables = {"dl": left.rows, "dr": right.rows, "l_old": lefts.gather(right_touched)}
+        if self._looks_left:
+            tables["r_before"] = rights.gather(right_touched)
+        if "right only" in self.parts:
+            tables["r_old"] = rights.gather(left_touched)
+            tables["l_before"] = lefts.gather(left_touched)
+        rights.add(right.rows, right.hashes)
+        tables["r_new"] = rights.gather(left_touched)
+        lefts.add(left.rows, left.hashes)
+        if self._looks_left:
+            tables["r_after"] = rights.gather(right_touched)
+        if "right only" in self.parts:
+            tables["l_new"] = lefts.gather(right_touched)
+            tables["l_after"] = lefts.gather(left_touched)
+        return duck.run(self._sql(tables), **tables)
+
+    # --- pairs ---
 
     def _pairs_told(self, pairs: list[Pairs]) -> pa.Table:
         chosen = [self._on(each) for each in pairs] if self.on is not None else pairs
@@ -121,13 +127,15 @@ class Join:
         names = [name for name in (*self.left.names, *self.right.names) if duck.quoted(name) in self.on]
         rows = pairs.columns([name for name in names if name != WEIGHT]) if names else pa.table({})
         rows = rows.append_column(_PLACE, pa.array(np.arange(len(pairs))))
-        found = duck.run(f"SELECT {_PLACE} FROM pairs WHERE {self.on} ORDER BY {_PLACE}", pairs=rows)
+        found = duck.run(f"SELECT {_PLACE} FROM pairs WHERE {self.on}", pairs=rows)
         return pairs if found.num_rows == len(pairs) else pairs.only(found[_PLACE].to_numpy())
 
     @property
     def _told(self) -> pa.Schema:
         sides = {**{field.name: field for field in self.right}, **{field.name: field for field in self.left}}
         return pa.schema([*(sides[name] for name in self.output), pa.field(WEIGHT, pa.int64())])
+
+    # --- also rows that match nothing ---
 
     @property
     def _looks_left(self) -> bool:
@@ -202,10 +210,6 @@ def _drop(
     past = due.filter(pa.array((times != NEVER) & (after(times, span) < watermark)))
     place = past.schema.get_field_index(WEIGHT)
     side.add(past.set_column(place, WEIGHT, pc.negate(past[WEIGHT])))
-
-
-def _side(rows: pa.Table, key: tuple[str, ...]) -> Side:
-    return Side(rows, rows[HASH].to_numpy(), key)
 
 
 def _only_first(first: First, pairs: list[Pairs]) -> list[Pairs]:
