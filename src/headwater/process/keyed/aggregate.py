@@ -88,7 +88,7 @@ class Aggregate:
         touched = distinct(hashes_of(partial[0], self.keys)) if self.keys else np.zeros(1, np.uint64)
         old = left = groups.newest(touched)
         for place, extreme in enumerate(self.extremes, start=1 + len(self.distinct)):
-            values, anew = self._extreme_values(state, place, extreme, changes.get(place), watermark)
+            values, anew = self._extreme_values(state, place, extreme, changes.get(place), old, watermark)
             partial.append(values)
             left = _without(left, extreme.name, anew)
         now = self._now(partial, left)
@@ -175,15 +175,15 @@ class Aggregate:
         )
 
     def _extreme_values(
-        self, state: State, place: int, told: Extreme, arrived: pa.Table | None, watermark: int | None
+        self, state: State, place: int, told: Extreme, arrived: pa.Table | None, old: pa.Table, watermark: int | None
     ) -> tuple[pa.Table, Hashes]:
-        """Of each touched group the extreme of what came; or, where something went, that of all that is left, and the
-        hashes of those groups."""
+        """Of each touched group the extreme of what came; or, where the extreme itself may have gone, that of all that
+        is left, and the hashes of those groups."""
         schema = pa.schema([*self._key_fields, pa.field(VALUE, told.kind), pa.field(WEIGHT, pa.int64())])
         values = state.arrangement(f"extreme {place}", Shape(schema, self.keys, (WEIGHT,), compact=True))
         changed = (schema.empty_table() if arrived is None else arrived).select(schema.names).cast(schema)
         hashes = hashes_of(changed, self.keys)
-        anew = distinct(hashes[changed[WEIGHT].to_numpy() < 0])
+        anew = _without_extreme(told, changed, hashes, old)
         known = values.gather(distinct(hashes)) if self.until is not None else None
         values.add(changed, hashes)
         if known is not None:
@@ -277,6 +277,20 @@ def combined(how: How, name: str, kind: pa.DataType) -> str:
         width = f"DECIMAL(38, {kind.scale})" if pa.types.is_decimal(kind) else "BIGINT"
         return f"coalesce(sum({column}), 0)::{width} AS {column}"
     return f"{how}({column}) AS {column}"
+
+
+def _without_extreme(told: Extreme, changed: pa.Table, hashes: Hashes, old: pa.Table) -> Hashes:
+    """Of groups from which a value went that was not beaten by the one that counts (`old`, sorted by hash)."""
+    went = np.flatnonzero(changed[WEIGHT].to_numpy() < 0)
+    wanted, known = hashes[went], old[HASH].to_numpy()
+    if not len(went) or not len(known):
+        return distinct(wanted)
+    places = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    alone = np.searchsorted(known, wanted, "right") - np.searchsorted(known, wanted) == 1
+    value, counts = changed[VALUE].take(went), old[told.name].take(places)
+    beaten = (pc.greater if told.how == "min" else pc.less)(value, counts).fill_null(False).to_numpy()
+    there = ~old[GONE].to_numpy()[places]
+    return distinct(wanted[~(alone & beaten & there)])
 
 
 def _without(old: pa.Table, name: str, hashes: Hashes) -> pa.Table:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import sqlglot
 from sqlglot import exp
 
@@ -11,6 +13,7 @@ from headwater.records import WEIGHT
 _MORE = ("where", "group", "having", "qualify", "order", "limit", "offset", "distinct", "joins", "with_", "with")
 
 
+@lru_cache(maxsize=256)  # a plan asks for the same query several times
 def plain_columns(sql: str) -> tuple[tuple[str, str], ...] | None:
     """Each column's name and that of the column of `changes` it is; None if the query does more than that."""
     found = _columns(sqlglot.parse_one(sql, dialect="duckdb"))
