@@ -24,8 +24,8 @@ class CheckpointLost(ProcessError):
     def __init__(self, *, pipeline: str, why: str) -> None:
         view = pipeline.partition("@")[0]
         super().__init__(
-            f"pipeline {pipeline!r}: Spark's checkpoint does not match what stands in the log ({why})",
-            do="The checkpoint was deleted, cut back or restored. "
+            f"pipeline {pipeline!r}: its checkpoint or state does not go with what stands in the log ({why})",
+            do="It was deleted, cut back, restored, or is an older Headwater's. "
             f"`headwater view rebuild {view} --app FILE` builds it again from the log, beside what is there",
         )
         self.pipeline, self.why = pipeline, why
