@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -125,10 +128,32 @@ def test_a_column_that_is_added_and_a_table_that_is_made_anew(notes: Notes) -> N
     notes.caught_up(capturing)
     notes.assert_same()
     notes.connection.executescript(
-        'DROP TABLE "odd ""name"; CREATE TABLE "odd ""name" (a TEXT, b INTEGER, v VARCHAR(10), PRIMARY KEY (b, a))'
-        """; INSERT INTO "odd ""name" VALUES ('new', 9, 'z')"""
+        'BEGIN; DROP TABLE "odd ""name";'
+        'CREATE TABLE "odd ""name" (a TEXT, b INTEGER, v VARCHAR(10), PRIMARY KEY (b, a))'
+        """; INSERT INTO "odd ""name" VALUES ('new', 9, 'z'); COMMIT"""
     )
     notes.until(lambda: len(replayed(notes.log, "odd")) == 1)
+    notes.caught_up(capturing)
+    notes.assert_same()
+
+
+def test_a_column_that_is_added_while_changes_are_taken_is_not_overlooked(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Right between the look at the schema and the end of the round in which it was looked at."""
+    take, rounds = SqliteCapture._take, itertools.count()
+
+    def taking(self: SqliteCapture, connection: sqlite3.Connection, *given: Any, **named: Any) -> None:
+        if self.status().phase == "streaming" and next(rounds) == 1:
+            with closing(sqlite3.connect(notes.path)) as other:
+                other.executescript("ALTER TABLE notes ADD COLUMN more TEXT; UPDATE notes SET more = 'm' WHERE id = 1")
+        take(self, connection, *given, **named)
+
+    monkeypatch.setattr(SqliteCapture, "_take", taking)
+    capturing = notes.capture()
+    notes.caught_up(capturing)
+    notes.connection.execute("UPDATE notes SET text = 'again' WHERE id = 1")
+    notes.until(lambda: "more" in notes.log.topic("notes").schema.names)
     notes.caught_up(capturing)
     notes.assert_same()
 

@@ -63,7 +63,6 @@ class SqliteCapture:
             with closing(self._open()) as connection:
                 appender = self._appender = Appender(self._log, self.spec.name)
                 self._settle(connection, appender)
-                self._schema = _one(connection, "PRAGMA schema_version")
                 self._phase = "streaming"
                 version = (-1, -1)
                 while not stopped.is_set():
@@ -74,7 +73,7 @@ class SqliteCapture:
                     if now[1] != self._schema:
                         self._settle(connection, appender)
                     self._take(connection, appender)
-                    version, self._schema = now, _one(connection, "PRAGMA schema_version")
+                    version = now
         except sqlite3.Error as error:
             raise SourceLost(source=self.spec.url, why=str(error)) from error
 
@@ -98,6 +97,15 @@ class SqliteCapture:
     # --- the steps ---
 
     def _settle(self, connection: sqlite3.Connection, appender: Appender) -> None:
+        """Until nothing is left to do for the schema as it is: our triggers change it, and so may others meanwhile."""
+        while True:
+            schema = _one(connection, "PRAGMA schema_version")
+            self._settle_tables(connection, appender)
+            if _one(connection, "PRAGMA schema_version") == schema:
+                self._schema = schema
+                return
+
+    def _settle_tables(self, connection: sqlite3.Connection, appender: Appender) -> None:
         """Steps 1 and 2, for tables whose columns are not those that their triggers know."""
         known: dict[str, Any] = appender.state.get("columns") or {}
         for name, table in self._describe(connection).items():
@@ -108,7 +116,7 @@ class SqliteCapture:
             with _transaction(connection, "IMMEDIATE"):
                 for statement in made(table):
                     connection.execute(statement)
-            known = {**known, name: table.columns}
+            known = {**known, name: [list(column) for column in table.columns]}
             self._compare(connection, appender, table, known)
 
     def _compare(self, connection: sqlite3.Connection, appender: Appender, table: Table, known: dict[str, Any]) -> None:
