@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 from sqlglot.optimizer.annotate_types import annotate_types
 
-from headwater.process.sql.parse import DIALECT, Source, sql_type
+from headwater.process.sql.parse import DIALECT, Source, column_types
 
 _PARTS = (exp.Hour, exp.Minute, exp.Month, exp.Day)
 _ZONED = ("%z", "%Z")
@@ -21,10 +21,7 @@ _ZONED = ("%z", "%Z")
 
 def typed(query: exp.Query, inputs: Mapping[str, Source]) -> exp.Query:
     """With the types of all that is known by those of the inputs' columns, in place."""
-    types: dict[str, object] = {
-        name: {field.name: sql_type(field.type) for field in source.schema} for name, source in inputs.items()
-    }
-    annotate_types(query, schema=types, dialect=DIALECT)
+    annotate_types(query, schema=column_types(inputs), dialect=DIALECT)
     return query
 
 

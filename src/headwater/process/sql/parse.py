@@ -62,16 +62,18 @@ def parse(view: str, sql: str, inputs: Mapping[str, Source]) -> exp.Query:
 
 
 def resolved(view: str, query: exp.Query, inputs: Mapping[str, Source]) -> exp.Query:
-    types: dict[str, object] = {
-        name: {field.name: sql_type(field.type) for field in source.schema} for name, source in inputs.items()
-    }
     try:
-        qualified = qualify(query, schema=types, dialect=DIALECT, quote_identifiers=False)
+        qualified = qualify(query, schema=column_types(inputs), dialect=DIALECT, quote_identifiers=False)
         assert isinstance(qualified, exp.Query)
         return pushdown_projections(qualified)
     except OptimizeError as error:
         why = str(error).split(": SELECT")[0]
         raise SqlRefused(view=view, construct=why, do=_columns_of(query, inputs)) from None
+
+
+def column_types(inputs: Mapping[str, Source]) -> dict[str, object]:
+    """As sqlglot's optimizer wants to know them."""
+    return {name: {field.name: sql_type(field.type) for field in source.schema} for name, source in inputs.items()}
 
 
 def _statement(view: str, sql: str) -> exp.Query:
