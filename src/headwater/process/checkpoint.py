@@ -44,9 +44,6 @@ class Planned(Protocol):
     def progress(self, batch: int) -> Progress | None:
         """The pipeline's inputs of a batch that Spark has planned; None if it has no part in it."""
 
-    def before(self, batch: int) -> Snapshot:
-        """Where a batch of the pipeline begins."""
-
     def begins(self, log: Log) -> Snapshot:
         """Where the next batch begins, or the last one, which Spark may run again."""
 
@@ -78,9 +75,6 @@ class Checkpoint:
 
     def last_done(self) -> int | None:
         return last_batch(self.folder, "commits")
-
-    def before(self, batch: int) -> Snapshot:
-        return self.end(batch - 1)
 
     def begins(self, log: Log) -> Snapshot:
         planned = self.last_planned()

@@ -104,16 +104,29 @@ class Job:
     def dead_topic(self) -> str:
         return f"{self.topic}.dead"
 
+    def has_done(self, progress: Progress) -> bool:
+        """Whether the log has the append of a batch of the keyed lane: then there is nothing left to do for it."""
+        covered = self.log().covered(self.producer.name)
+        return covered is not None and covered.progress.end.covers(progress.end)
+
     def skipped(self, first: Position, last: Position, topics: tuple[str, ...]) -> bool:
         """Whether what lies between is to be left out, for a source of these topics."""
         return any(
             (first, last) == (skip.start.only(topics), skip.end.only(topics)) and first != last for skip in self.skips
         )
 
-    def reached(self, step: Step) -> None:
+    def reached(self, step: Step, sequence: int | None = None) -> None:
+        """A step of the append that has this sequence, or of the one that comes next."""
         if self.failpoint is not None:
+            self.failpoint.reached(step, self._next() if sequence is None else sequence, self.name)
+
+    def _next(self) -> int:
+        if self.plan is None:
             done = self.planned.last_done()
-            self.failpoint.reached(step, 0 if done is None else done + 1, self.name)
+        else:
+            covered = self.log().covered(self.producer.name)
+            done = covered.sequence if covered is not None else None
+        return 0 if done is None else done + 1
 
     def dump(self) -> str:
         return dump_jobs([self])

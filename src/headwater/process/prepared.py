@@ -25,6 +25,18 @@ class _Swapped:
         return self.rows.__arrow_c_stream__(requested_schema)
 
 
+_AT_ONCE = 131_072
+
+
+def _answer(connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """What DuckDB's own relations call, where it is there: of 0.8 ms that a relation over EXECUTE takes, 0.5 go into
+    asking for its columns and into a second query that reads the answer of the first."""
+    submit = getattr(connection, "_submit", None)
+    if submit is None:
+        return connection.sql("EXECUTE query").to_arrow_table()
+    return submit("EXECUTE query", None, "arrow", _AT_ONCE).arrow_table()
+
+
 class Prepared:
     """In a connection of its own: a table that another query makes known would have it planned anew."""
 
@@ -39,7 +51,7 @@ class Prepared:
         for name, table in tables.items():
             self._tables[name].rows = table
         try:
-            return self._connection.sql("EXECUTE query").to_arrow_table()
+            return _answer(self._connection)
         finally:
             for table in self._tables.values():
                 table.rows = table.rows.slice(0, 0)

@@ -5,8 +5,9 @@ Offsets are append boundaries (`checkpoint.to_offset`), so a batch never ends in
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -25,6 +26,9 @@ TASK_ROWS = 100_000
 """A batch with fewer rows is read by one task: starting a second one would cost more."""
 MAX_ROWS = 1_000_000
 """Of a batch, unless its lane can take more."""
+FEW_ROWS = 20_000
+FEW = "HEADWATER_FEW_ROWS"
+"""The environment variable for another number than that."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +39,24 @@ class Limits:
     """None: as many as the lane finds good."""
     bytes: int | None = None
     cores: int = 1
+    few: int = field(default_factory=lambda: int(os.environ.get(FEW, FEW_ROWS)))
+    """In the keyed lane, how many rows a batch has at most that runs without a Spark job; 0: none does."""
 
     def options(self) -> dict[str, str]:
-        return {"maxrows": str(self.rows or MAX_ROWS), "maxbytes": str(self.bytes or ""), "cores": str(self.cores)}
+        return {
+            "maxrows": str(self.rows or MAX_ROWS),
+            "maxbytes": str(self.bytes or ""),
+            "cores": str(self.cores),
+            "few": str(self.few),
+        }
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Limits:
         return cls(
-            int(options["maxrows"]), int(options["maxbytes"]) if options["maxbytes"] else None, int(options["cores"])
+            int(options["maxrows"]),
+            int(options["maxbytes"]) if options["maxbytes"] else None,
+            int(options["cores"]),
+            int(options["few"]),
         )
 
 

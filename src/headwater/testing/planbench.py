@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 
 from headwater.process import duck
-from headwater.process.keyed.bucket import (
-    ANSWER,
-    BEGIN,
-    DEAD,
-    WATERMARK,
-    Blob,
-    Rows,
-    begins,
-    pack_watermark,
-    run_batch,
-    sent,
-)
+from headwater.process.keyed.bucket import ANSWER, DEAD, sent
 from headwater.process.keyed.memory import MemoryState
-from headwater.process.keyed.packing import unpack
+from headwater.process.keyed.through import Places, deliver, through
 from headwater.process.plan import Plan
 from headwater.records import OFFSET, PARTITION, WEIGHT
-
-Arriving = dict[int, dict[int, list[bytes]]]
-"""By bucket and port."""
 
 
 class PlanBench:
@@ -79,34 +65,23 @@ class PlanBench:
     def _run(
         self, changes: Mapping[str, pa.Table], watermark: int | None, first: bool
     ) -> tuple[pa.Table, list[pa.Table]]:
-        arriving = self._read(changes, watermark, first)
-        for level in range(self.plan.levels):
-            following: Arriving = {}
-            for bucket, ports in sorted(arriving.items()):
-                _deliver(run_batch(self.plan, level, bucket, self._states[level, bucket], ports), following)
-            arriving = following
-        answers = [unpack(ports[ANSWER]) for _, ports in sorted(arriving.items()) if ANSWER in ports]
-        dead = [unpack(ports[DEAD]) for _, ports in sorted(arriving.items()) if DEAD in ports]
+        leaves = through(
+            self.plan,
+            self._read(changes),
+            lambda level, bucket: self._states[level, bucket],
+            watermark=watermark,
+            first=first,
+        )
+        answers = [table for _, ports in sorted(leaves.items()) for table in ports.get(ANSWER, ())]
+        dead = [table for _, ports in sorted(leaves.items()) for table in ports.get(DEAD, ())]
         return pa.concat_tables([self._nothing(), *answers]), dead
 
-    def _read(self, changes: Mapping[str, pa.Table], watermark: int | None, first: bool) -> Arriving:
-        plan = self.plan
-        arriving: Arriving = {}
-        for read in plan.reads:
+    def _read(self, changes: Mapping[str, pa.Table]) -> Places:
+        arriving: Places = {}
+        for read in self.plan.reads:
             rows = changes.get(read.topic)
             if rows is not None and rows.num_rows:
                 columns = [*read.columns, *((PARTITION, OFFSET) if read.metadata else ())]
                 for send in read.sends:
-                    _deliver(sent(send, rows.select(columns), plan.buckets), arriving)
-        if first and begins(plan):
-            arriving.setdefault(0, {})[BEGIN] = [b""]
-        if watermark is not None:
-            for bucket in range(plan.buckets):
-                arriving.setdefault(bucket, {})[WATERMARK] = [pack_watermark(watermark)]
+                    deliver(sent(send, rows.select(columns), self.plan.buckets), arriving)
         return arriving
-
-
-def _deliver(leaving: Iterable[Rows | Blob], into: Arriving) -> None:
-    for each in leaving:
-        blob = each.packed() if isinstance(each, Rows) else each
-        into.setdefault(blob.bucket, {}).setdefault(blob.port, []).append(blob.data)

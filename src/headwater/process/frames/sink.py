@@ -1,11 +1,11 @@
-"""The frames lane's sink: rows of Spark's become chunks of the topic's partitions (step 2), then `append_batch`.
+"""The frames lane's sink: rows of Spark's become chunks of the topic's partitions (step 2), then the append.
 
 In append mode as a streaming sink. In update mode, which Spark does not give to sinks in Python, from `foreachBatch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,11 +20,12 @@ from pyspark.sql.datasource import (
 from headwater.log.protocol import Part
 from headwater.log.spec import TopicSpec
 from headwater.log.topic import Topic
+from headwater.process.checkpoint import Checkpoint
 from headwater.process.frames.attempt import ERROR, RECORD
 from headwater.process.job import Job
 from headwater.process.keyed.deadletters import SCHEMA as DEAD
 from headwater.process.settled import settle
-from headwater.process.sink import Staged, append_batch, parts_of
+from headwater.process.sink import Staged, append, parts_of
 from headwater.records import to_batch
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class RowsStreamWriter(DataSourceStreamArrowWriter):
         return stage_rows(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        append_batch(self._job, parts_of(messages), batchId)
+        _append(self._job, messages, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""
@@ -108,10 +109,16 @@ class RowsWriter(DataSourceArrowWriter):
         return stage_rows(self._job, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        append_batch(self._job, parts_of(messages), self._batch)
+        _append(self._job, messages, self._batch)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Nothing to undo: what was staged is listed nowhere."""
+
+
+def _append(job: Job, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+    """The sequence is Spark's number of the batch, which may run again until Spark has marked it done (step 6)."""
+    planned = Checkpoint(job.checkpoint, job.producer.name, job.begin)
+    append(job, parts_of(messages), batch, planned.progress(batch), again=planned.end(batch - 1))
 
 
 class RowsSink(DataSource):

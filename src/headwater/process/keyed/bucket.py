@@ -1,4 +1,4 @@
-"""One batch of one level in one bucket: what arrives packed, a step of each operator there, what goes on packed.
+"""One batch of one level in one bucket: a step of each operator there, on what has arrived for it.
 
 port    >= 0       changes for a port of a node of this level, or of a later one to which they are passed on
         WATERMARK  one row {watermark: int64}: how far event time has come; in every bucket or in none
@@ -16,11 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
-from headwater.process.keyed.packing import by_key, pack, unpack
+from headwater.process.keyed.packing import by_key, pack
 from headwater.process.keyed.weighing import net, only_added
 from headwater.process.plan import CHANGES, ONE, OUT, Node, Plan, Send
 
@@ -52,8 +51,18 @@ class Rows:
     port: int
     rows: pa.Table
 
-    def packed(self) -> Blob:
-        return Blob(self.bucket, self.port, pack(self.rows))
+
+@dataclass(frozen=True)
+class Arrived:
+    """What has come for the nodes of a level, by port."""
+
+    ports: Mapping[int, pa.Table]
+    watermark: int | None = None
+    first: bool = False
+    """Whether it is BEGIN."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ports) or self.watermark is not None or self.first
 
 
 def begins(plan: Plan) -> bool:
@@ -61,11 +70,16 @@ def begins(plan: Plan) -> bool:
     return any(_begins_with(node) is not None for node in plan.nodes)
 
 
+def is_for(plan: Plan, level: int, port: int) -> bool:
+    """Whether rows of this port are for a node of this level; else they are passed on."""
+    return port >= 0 and plan.nodes[port // _PORTS].level == level
+
+
 def pack_watermark(watermark: int) -> bytes:
     return pack(pa.table({"watermark": pa.array([watermark], pa.int64())}))
 
 
-def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
+def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows]:
     """Rows that go to other buckets, or out."""
     rows = linear(send, rows)
     if rows.num_rows == 0:
@@ -74,8 +88,7 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows | Blob]:
         rows = send.first.of(rows)
     port = ANSWER if send.node == OUT else send.node * _PORTS + send.port
     if send.to_all:
-        data = pack(rows)
-        yield from (Blob(bucket, port, data) for bucket in range(buckets))
+        yield from (Rows(bucket, port, rows) for bucket in range(buckets))
     elif not send.key:
         # Into one bucket; rows of a view that are never taken away again may be in any, and take turns.
         yield Rows(0 if send.node != OUT else rows.num_rows % buckets, port, rows)
@@ -92,32 +105,19 @@ def linear(send: Send, rows: pa.Table) -> pa.Table:
     return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})
 
 
-def run_batch(
-    plan: Plan, level: int, bucket: int, state: State, arriving: Mapping[int, Sequence[bytes]]
-) -> Iterator[Rows | Blob]:
-    """The level's steps on what has arrived by port, in any order. The state is up to date once all was taken."""
-    # Tasks deliver in any order; the operators do not mind, sorting makes what they write the same bytes every time.
-    told = unpack(arriving[WATERMARK]) if WATERMARK in arriving else None
-    watermark: int | None = pc.min(told["watermark"]).as_py() if told is not None else None
-    first = BEGIN in arriving
-    if level < plan.levels - 1:
-        yield from _told_on(bucket, watermark, first=first)
+def run_batch(plan: Plan, level: int, bucket: int, state: State, arrived: Arrived) -> Iterator[Rows]:
+    """The level's steps. The state is up to date once all was taken."""
     here: dict[int, dict[int, list[pa.Table]]] = {}
-    for port, blobs in sorted(arriving.items()):
-        if port in (WATERMARK, BEGIN):
-            continue
+    for port, rows in sorted(arrived.ports.items()):
         number, into = divmod(port, _PORTS)
-        if port >= 0 and plan.nodes[number].level == level:
-            here.setdefault(number, {}).setdefault(into, []).append(unpack(sorted(blobs)))
-        else:
-            yield from (Blob(bucket, port, blob) for blob in sorted(blobs))
+        here.setdefault(number, {}).setdefault(into, []).append(rows)
     for number, node in plan.at(level):
-        if first and not here.get(number) and (schema := _begins_with(node)) is not None:
+        if arrived.first and not here.get(number) and (schema := _begins_with(node)) is not None:
             here[number] = {0: [schema.empty_table()]}
-        ports = {port: _together(tables) for port, tables in sorted(here.get(number, {}).items())}
-        if not ports and watermark is None:
+        ports = {port: together(tables) for port, tables in sorted(here.get(number, {}).items())}
+        if not ports and arrived.watermark is None:
             continue
-        answer = node.operator.step(Within(state, f"{number} "), ports, watermark)
+        answer = node.operator.step(Within(state, f"{number} "), ports, arrived.watermark)
         for send in node.sends:
             if not send.local:
                 yield from sent(send, answer.rows, plan.buckets)
@@ -127,17 +127,10 @@ def run_batch(
             yield Rows(bucket, DEAD, answer.dead)
 
 
-def _told_on(bucket: int, watermark: int | None, *, first: bool) -> Iterator[Blob]:
-    if watermark is not None:
-        yield Blob(bucket, WATERMARK, pack_watermark(watermark))
-    if first:
-        yield Blob(bucket, BEGIN, b"")
-
-
 def _begins_with(node: Node) -> pa.Schema | None:
     schema: pa.Schema | None = getattr(node.operator, "begins_with", None)
     return schema
 
 
-def _together(tables: list[pa.Table]) -> pa.Table:
+def together(tables: Sequence[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)

@@ -18,7 +18,7 @@ from typing import Any
 from headwater.errors import CheckpointLost
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Log, Progress, Snapshot
-from headwater.process.checkpoint import BEFORE_FIRST, last_batch, under_way
+from headwater.process.checkpoint import last_batch
 from headwater.process.parked import park, parked, unpark
 
 Offset = dict[str, Any]
@@ -90,45 +90,29 @@ class SharedCheckpoint:
         entry = taking_part(self.entries(batch - 1), self.entries(batch)).get(self._producer)
         return entry.progress if entry is not None else None
 
-    def before(self, batch: int) -> Snapshot:
-        progress = self.progress(batch)
-        assert progress is not None, f"{self._producer} has no part in batch {batch}"
-        return Snapshot(AppendNumber(0), progress.start)
-
     def begins(self, log: Log) -> Snapshot:
-        planned = under_way(self)
         covered = log.covered(self._producer)
-        ended = covered.progress.end if covered is not None else Position()
-        return Snapshot(AppendNumber(0), planned[1].start if planned is not None else ended)
+        return Snapshot(AppendNumber(0), covered.progress.end if covered is not None else Position())
 
     def verify(self, log: Log) -> None:
-        """Before a run: what Spark has last planned for the view must go on where its last append in the log ended.
+        """Before a run: nothing that Spark has planned for the view, or believes done, goes beyond what the log has.
 
-        Spark does not sync its checkpoint to disk, so after a power cut, a deletion or a restore it may lag behind; and
-        a restored log may lag behind it: then it believes done what is not there.
+        It may lag behind: a view goes on where its last append in the log ended, and has its state from there. But a
+        log that was restored may be the older one: then state and answer are not those that Spark has seen.
         """
         batch, done = self.last_planned(), log.covered(self._producer)
         entry = self.entries(batch).get(self._producer) if batch is not None else None
-        if batch is None or entry is None:
-            if done is not None and done.sequence != BEFORE_FIRST:
-                raise self._lost(f"it is gone, the log has batch {done.sequence}")
-            return
-        finished = self.last_done()
-        if done is not None and done.sequence > batch:
-            raise self._lost(f"it stands at batch {batch}, the log at {done.sequence}")
-        now = self.progress(batch)
         ended = done.progress.end if done is not None else Position()
+        if batch is None or entry is None or ended.covers(entry.end.position):
+            return
+        now, finished = self.progress(batch), self.last_done()
         left = parked(self.folder.parent, self._producer)
-        left = left if left is not None and left.progress == entry.progress else None
-        if now is not None and done is not None and done.sequence == batch:
-            if now != done.progress:
-                raise self._lost(f"batch {batch} is for other inputs than the one in the log")
-        elif now is not None and (finished is None or finished < batch):
-            if now.start != ended:
-                raise self._lost(f"batch {batch} does not begin where the log's last batch ended")
-        elif ended != entry.end.position and not (ended == entry.start and left is not None):
-            why = "which the log does not have" if now is not None else "the log's last batch ended elsewhere"
-            raise self._lost(f"it says that batch {batch} is done, {why}")
+        if ended == entry.start and left is not None and left.progress == entry.progress:
+            pass
+        elif now is None or (finished is not None and finished >= batch):
+            raise self._lost(f"it says that a batch up to {entry.end.position} is done, which the log does not have")
+        elif now.start != ended:
+            raise self._lost(f"batch {batch} does not begin where the log's last batch ended")
         self._verify_end(log, batch, entry.end.position)
 
     def _verify_end(self, log: Log, batch: int, end: Position) -> None:

@@ -7,17 +7,20 @@ lists it with the append of the batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
-from headwater.process.keyed.bucket import STATE, Blob, run_batch
+from headwater.process.keyed.bucket import BEGIN, STATE, WATERMARK, Arrived, Blob, is_for, run_batch
 from headwater.process.keyed.keeping import Buckets, BucketState, place
-from headwater.process.keyed.packing import bucket_labels
+from headwater.process.keyed.packing import bucket_labels, unpack
 from headwater.process.keyed.travel import batch_of, leaving
+from headwater.process.plan import Plan
 
+_Ports = Mapping[int, list[bytes]]
 _Arrived = dict[tuple[int, int], dict[int, list[bytes]]]
 """By view and the number that stands for the bucket, then by port."""
 
@@ -41,16 +44,37 @@ class LevelRunner:
                 if known is not None:
                     yield self._step(job, view, label, known, ports)
 
-    def _step(self, job: Job, view: int, label: int, known: Buckets, ports: dict[int, list[bytes]]) -> pa.RecordBatch:
-        plan = job.keyed
+    def _step(self, job: Job, view: int, label: int, known: Buckets, ports: _Ports) -> pa.RecordBatch:
+        plan, level = job.keyed, self._level
         labels = bucket_labels(plan.buckets)
         bucket = labels.index(label)
-        here = place(self._level, bucket)
         assert job.kept is not None
-        state = BucketState(job.kept.chunks, known.get(here, {}))
-        blobs = list(leaving(job, run_batch(plan, self._level, bucket, state, ports), f"bucket {bucket:04}"))
-        blobs.append(Blob(bucket, STATE, json.dumps({here: state.settle()}).encode()))
-        return batch_of(view, blobs, range(plan.buckets) if self._level == plan.levels - 1 else labels)
+        state = BucketState(job.kept.chunks, known.get(place(level, bucket), {}))
+        blobs = list(passed_on(plan, level, bucket, ports))
+        blobs += leaving(job, run_batch(plan, level, bucket, state, arrived(plan, level, ports)), f"bucket {bucket:04}")
+        blobs.append(Blob(bucket, STATE, json.dumps({place(level, bucket): state.settle()}).encode()))
+        return batch_of(view, blobs, range(plan.buckets) if level == plan.levels - 1 else labels)
+
+
+def arrived(plan: Plan, level: int, ports: _Ports) -> Arrived:
+    """What is for this level. Tasks deliver in any order; operators do not mind, but sorting makes what they write the
+    same bytes every time."""
+    told = unpack(ports[WATERMARK]) if WATERMARK in ports else None
+    return Arrived(
+        {port: unpack(sorted(blobs)) for port, blobs in ports.items() if is_for(plan, level, port)},
+        watermark=pc.min(told["watermark"]).as_py() if told is not None else None,
+        first=BEGIN in ports,
+    )
+
+
+def passed_on(plan: Plan, level: int, bucket: int, ports: _Ports) -> Iterator[Blob]:
+    """What is for later levels or the sink, and what all levels are told."""
+    for port, blobs in sorted(ports.items()):
+        if port in (WATERMARK, BEGIN):
+            told = blobs if level < plan.levels - 1 else []
+        else:
+            told = [] if is_for(plan, level, port) else sorted(blobs)
+        yield from (Blob(bucket, port, blob) for blob in told)
 
 
 def _arrived(batches: Iterator[pa.RecordBatch]) -> _Arrived:
@@ -64,9 +88,9 @@ def _arrived(batches: Iterator[pa.RecordBatch]) -> _Arrived:
 
 def _before(job: Job) -> Buckets | None:
     """The state that the batch begins with; None if its append stands already, and there is nothing left to do."""
-    covered = job.log().covered(job.producer.name)
     batch = job.planned.last_planned()
-    if covered is not None and batch is not None and covered.sequence >= batch:
+    progress = job.planned.progress(batch) if batch is not None else None
+    if progress is not None and job.has_done(progress):
         return None
     assert job.kept is not None
-    return job.kept.buckets(covered)
+    return job.kept.buckets(job.log().covered(job.producer.name))

@@ -1,4 +1,4 @@
-"""The keyed lane's sink: blobs become chunks of the topic's partitions (step 2), then `append_batch`."""
+"""The keyed lane's sink: blobs become chunks of the topic's partitions (step 2), then each view's append."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from headwater.log.protocol import Part
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed import parcels
+from headwater.process.keyed.appending import append_view
 from headwater.process.keyed.bucket import DEAD, STAGED, STATE
-from headwater.process.keyed.keeping import Buckets, Manifests
+from headwater.process.keyed.keeping import Manifests
 from headwater.process.keyed.packing import unpack
 from headwater.process.keyed.travel import COLUMNS, staged
 from headwater.process.settled import settle
-from headwater.process.sink import append_batch
 
 
 @dataclass
@@ -60,32 +60,19 @@ class BlobWriter(DataSourceStreamArrowWriter):
         return StagedViews(parts, state)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Each view's rows are appended with its own progress: a batch that runs again finds some of them done."""
+        """Each view's rows are appended with its own progress: a batch that runs again passes by who is done."""
         told = [message for message in messages if isinstance(message, StagedViews)]
         for view, job in enumerate(self._jobs):
             with blamed_on(job):
                 parts = [part for each in told for part in each.parts.get(view, ())]
                 changed = {place: of for each in told for place, of in each.state.get(view, {}).items()}
-                _append(job, parts, changed, batchId)
+                progress = job.planned.progress(batchId)
+                if progress is not None and not job.has_done(progress):
+                    append_view(job, parts, changed, progress)
         parcels.remove(Path(self._jobs[0].query))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Nothing to undo: what was staged is listed nowhere."""
-
-
-def _append(job: Job, parts: list[Part], changed: Buckets, batch: int) -> None:
-    """What the state will be is listed before the append (step 2), which makes it count."""
-    covered = job.log().covered(job.producer.name)
-    done = covered is not None and covered.sequence >= batch
-    kept = job.kept
-    if kept is None or done or job.planned.progress(batch) is None:
-        append_batch(job, parts, batch)
-        return
-    before = kept.buckets(covered)
-    after = {**before, **changed}
-    kept.write(batch, job.producer.epoch, job.keyed, after)
-    append_batch(job, parts, batch)
-    kept.settle(batch, job.producer.epoch, before, after)
 
 
 class BlobSink(DataSource):

@@ -16,28 +16,31 @@ import pyarrow as pa
 from headwater.log.protocol import Part
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import ANSWER, STAGED, Blob, Rows
-from headwater.process.keyed.packing import copied
+from headwater.process.keyed.packing import copied, pack
 from headwater.process.keyed.parcels import FOLDER, LARGE, put_away
 
 COLUMNS = "bucket int, view int, port int, data binary"
 STAGED_ROWS = 10_000
 
 
-def leaving(job: Job, rows: Iterable[Rows | Blob], place: str) -> Iterator[Blob]:
+def leaving(job: Job, rows: Iterable[Rows], place: str) -> Iterator[Blob]:
     """`place` says where they come from: the same in a batch that runs again, another for each task and bucket."""
+    last, data = None, b""
     for number, each in enumerate(rows):
-        if isinstance(each, Blob):
-            yield each
-        elif job.dropping and each.port == ANSWER:
+        if job.dropping and each.port == ANSWER:
             copied(each.rows)  # as if somebody took them
-        elif each.port != ANSWER and job.local and each.rows.nbytes > LARGE:
-            folder = Path(job.query) / FOLDER
-            yield Blob(each.bucket, each.port, put_away(folder, each.rows, f"{place}-{number:04}"))
-        elif each.port != ANSWER or each.rows.num_rows < STAGED_ROWS:
-            yield each.packed()
-        else:
+        elif each.port == ANSWER and each.rows.num_rows >= STAGED_ROWS:
             for part in staged(job, job.topic, each.bucket, each.rows):
                 yield Blob(each.bucket, STAGED, pickle.dumps(part))
+        else:
+            if each.rows is not last:  # what goes to all buckets is packed once
+                last, data = each.rows, _packed(job, each, f"{place}-{number:04}")
+            yield Blob(each.bucket, each.port, data)
+
+
+def _packed(job: Job, rows: Rows, place: str) -> bytes:
+    by_file = rows.port != ANSWER and job.local and rows.rows.nbytes > LARGE
+    return put_away(Path(job.query) / FOLDER, rows.rows, place) if by_file else pack(rows.rows)
 
 
 def staged(job: Job, topic: str, partition: int, rows: pa.Table) -> Iterator[Part]:

@@ -1,0 +1,156 @@
+"""A batch with few records, run in the process that would plan it: no job of Spark's, no task, no shuffle.
+
+What makes a batch count is the view's append, with its progress and the list of its state. Spark has no part in that,
+so it need not have one in the rest: it is left out where it would take longer than the batch itself, and hears of no
+news. If such a batch fails before its append, Spark gets it as it was planned: what fails there is told, parked and
+skipped as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwater.log.protocol import Part
+from headwater.process.blame import blamed_on
+from headwater.process.hold import batch_unless_held
+from headwater.process.job import Job
+from headwater.process.keyed.appending import append_view
+from headwater.process.keyed.bucket import ANSWER, DEAD, together
+from headwater.process.keyed.keeping import Buckets, BucketState, Manifests, place
+from headwater.process.keyed.offsets import Entry
+from headwater.process.keyed.packing import copied
+from headwater.process.keyed.reading import Reading, Scanned, Task, leaving_source
+from headwater.process.keyed.through import Places, deliver, through
+from headwater.process.keyed.travel import staged
+from headwater.process.lateness import watermark
+
+WORTH_S = 0.3
+"""What a batch takes of one core that two tasks of Spark's would share: longer ones are left to it."""
+TOLD = "few.json"
+
+
+@dataclass(frozen=True)
+class _Computed:
+    parts: list[Part]
+    changed: Buckets
+
+
+class FewRecords:
+    def __init__(self, jobs: Sequence[Job], reading: Reading, most: int) -> None:
+        self._jobs = {job.producer.name: (view, job) for view, job in enumerate(jobs)}
+        self._reading = reading
+        self._most = most
+        self._limit = float(most)
+        self._told: dict[str, Any] = {"batches": 0, "left": 0, "failed": None}
+
+    def run(self, news: Mapping[str, Entry], pipelines: Path) -> Mapping[str, Entry]:
+        """Those of the views, by producer, that Spark is to run."""
+        rows = sum(entry.end.position.total - entry.start.total for entry in news.values())
+        if not news or rows > self._limit:
+            if news:  # perhaps it was only the machine that was slow
+                self._limit = min(2 * max(self._limit, 1), self._most)
+            return news
+        with batch_unless_held(pipelines) as free:
+            if not free:
+                return {}
+            began = time.monotonic()
+            left = self._run(news)
+            self._took(time.monotonic() - began, rows)
+        return left
+
+    def _run(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
+        left = {}
+        for name, computed in self._computed(news).items():
+            if computed is None:
+                left[name] = news[name]
+                continue
+            job = self._jobs[name][1]
+            with blamed_on(job):
+                append_view(job, computed.parts, computed.changed, news[name].progress)
+        self._told["left"] += len(left)
+        return left
+
+    def _computed(self, news: Mapping[str, Entry]) -> dict[str, _Computed | None]:
+        """None for those that failed."""
+        found: dict[str, _Computed | None] = dict.fromkeys(news)
+        planned = {self._jobs[name][0]: entry.progress for name, entry in news.items()}
+        try:
+            (task,) = self._reading.tasks(planned, cores=1)
+            scanned = self._reading.scanned(task.ranges)
+        except Exception as error:  # noqa: BLE001  Spark meets it, too, and tells it
+            self._told["failed"] = type(error).__name__
+            return found
+        for name in news:
+            view, job = self._jobs[name]
+            try:
+                found[name] = _computed(job, view, task, scanned)
+            except Exception as error:  # noqa: BLE001  as above
+                self._told["failed"] = type(error).__name__
+        return found
+
+    def _took(self, seconds: float, rows: int) -> None:
+        if seconds > WORTH_S:
+            self._limit = rows / 2
+        elif rows > self._limit / 2:
+            self._limit = min(2 * self._limit, self._most)
+        self._told |= {"batches": self._told["batches"] + 1, "at": time.time(), "batch_s": seconds}
+        (_, job), *_ = self._jobs.values()
+        tell(Path(job.query), self._told)
+
+
+def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str], Scanned]) -> _Computed:
+    """Nothing that it writes is listed anywhere yet."""
+    job.reached("1 after")
+    plan = job.keyed
+    arriving: Places = {}
+    job.reached("2 before")
+    for read in plan.reads:
+        for _, rows in leaving_source(job, read, scanned.get((view, read.topic), [])):
+            deliver(rows, arriving)
+    covered, kept = job.log().covered(job.producer.name), job.kept
+    before = kept.buckets(covered) if kept is not None else {}
+    states: dict[str, BucketState] = {}
+
+    def state(level: int, bucket: int) -> BucketState:
+        assert kept is not None
+        here = place(level, bucket)
+        return states.setdefault(here, BucketState(kept.chunks, before.get(here, {})))
+
+    passed = watermark(job, task.ends[view]) if plan.levels else None
+    leaves = through(plan, arriving, state, watermark=passed, first=view in task.first)
+    parts = [part for bucket, ports in sorted(leaves.items()) for part in _staged(job, bucket, ports)]
+    changed: dict[str, Manifests] = {here: each.settle() for here, each in states.items()}
+    job.reached("2 after")
+    return _Computed(parts, changed)
+
+
+def _staged(job: Job, bucket: int, ports: Mapping[int, Sequence[Any]]) -> list[Part]:
+    topics = {ANSWER: (job.topic, bucket), DEAD: (job.dead_topic, 0)}
+    parts: list[Part] = []
+    for port, tables in sorted(ports.items()):
+        if job.dropping and port == ANSWER:
+            copied(together(tables))
+        else:
+            parts += staged(job, *topics[port], together(tables))
+    return parts
+
+
+def tell(query: Path, told: Mapping[str, Any]) -> None:
+    """For people: how many such batches the run has made, how long the last one took; and which were left to Spark."""
+    part = query / f"{TOLD}.part"
+    part.write_text(json.dumps(told))
+    os.replace(part, query / TOLD)
+
+
+def told(query: Path) -> Mapping[str, Any] | None:
+    try:
+        found: Mapping[str, Any] = json.loads((query / TOLD).read_text())
+    except (OSError, ValueError):
+        return None
+    return found
