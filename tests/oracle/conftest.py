@@ -6,9 +6,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from headwater.process.session import spark_session
+from headwater.process.source import FEW
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+@pytest.fixture(autouse=True)
+def all_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches here have few records, and Spark is what is tested. Who wants both ways asks for `each_way`."""
+    monkeypatch.setenv(FEW, "0")
+
+
+@pytest.fixture(params=["by Spark", "at once"])
+def each_way(request: pytest.FixtureRequest, all_by_spark: None, monkeypatch: pytest.MonkeyPatch) -> str:
+    way: str = request.param
+    if way == "at once":
+        monkeypatch.delenv(FEW)
+    return way
 
 
 @pytest.fixture(scope="session")

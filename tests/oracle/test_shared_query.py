@@ -101,7 +101,9 @@ def view(name: str, sql: str) -> Lane:
 
 
 @pytest.fixture
-def house(log: hw.Log, tmp_path: Path, spark: SparkSession, until: Callable[..., None]) -> Iterator[House]:
+def house(
+    log: hw.Log, tmp_path: Path, each_way: str, spark: SparkSession, until: Callable[..., None]
+) -> Iterator[House]:
     made = House(log, tmp_path, spark, until)
     yield made
     made.stop()

@@ -108,11 +108,12 @@ def test_a_changed_view_is_refused_rebuilt_beside_switched_and_switched_back(sho
         assert served(app) == expected(app, OLD)
 
 
-def test_a_lost_checkpoint_is_built_again_as_a_version_of_the_same_code(shop: Shop) -> None:
+def test_lost_state_is_built_again_as_a_version_of_the_same_code(shop: Shop) -> None:
     with shop.code(OLD) as app:
         shop.some_clicks(app, 30)
         shop.run(app)
-    shutil.rmtree(shop.folder / "queries")
+    for kept in (shop.folder / "pipelines").glob("*/*/kept"):
+        shutil.rmtree(kept)
     with shop.code(OLD) as app:
         with pytest.raises(CheckpointLost, match="`headwater view rebuild counts --app FILE` builds it again"):
             app.run()

@@ -12,14 +12,15 @@ import pyarrow as pa
 from headwater.log.position import Epoch
 from headwater.process.keyed import inspect
 from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
-from headwater.process.keyed.bucket import DEAD, WATERMARK, Rows, pack_watermark, run_batch
+from headwater.process.keyed.bucket import DEAD, WATERMARK, Arrived, Blob, pack_watermark, run_batch
 from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
 from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Answer, State
-from headwater.process.keyed.packing import pack, unpack
+from headwater.process.keyed.packing import pack
 from headwater.process.keyed.pending import PendingChunks
+from headwater.process.keyed.runner import arrived, passed_on
 from headwater.process.plan import OUT, Node, Plan, Send
 from headwater.testing import PlanBench
 
@@ -58,22 +59,20 @@ def test_the_watermark_reaches_every_bucket_of_every_level_also_without_changes(
 
 
 def test_of_several_watermarks_the_smallest_counts() -> None:
-    operator = Told()
     blobs = {WATERMARK: [pack_watermark(9), pack_watermark(-4), pack_watermark(12)]}
-    assert list(run_batch(plan(operator), 0, 0, MemoryState(), blobs)) == []
-    assert operator.marks == [-4]
+    came = arrived(plan(Told()), 0, blobs)
+    assert (came.ports, came.watermark, came.first) == ({}, -4, False)
 
 
 def test_dead_letters_leave_by_a_port_of_their_own_and_pass_later_levels() -> None:
-    (rows,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), {0: [pack(some(1))]})
-    assert isinstance(rows, Rows)
+    (rows,) = run_batch(plan(Told(dead=True)), 0, 2, MemoryState(), Arrived({0: some(1)}))
     assert (rows.bucket, rows.port) == (2, DEAD)
-    blob = rows.packed()
-    assert unpack([blob.data]).to_pylist() == [
+    assert rows.rows.to_pylist() == [
         {"record": '{"k": 1}', "error": "no", "topic": "facts", "partition": 0, "offset": 5}
     ]
-    assert unpack([blob.data]).schema == SCHEMA
-    assert list(run_batch(plan(Told(), Told()), 1, 2, MemoryState(), {DEAD: [blob.data]})) == [blob]
+    assert rows.rows.schema == SCHEMA
+    data = pack(rows.rows)
+    assert list(passed_on(plan(Told(), Told()), 1, 2, {DEAD: [data]})) == [Blob(2, DEAD, data)]
 
 
 def some(*keys: int) -> pa.Table:

@@ -88,7 +88,7 @@ def test_the_text_of_the_sql_is_shown_as_a_diff() -> None:
 def test_engines_buckets_and_revisions_have_words() -> None:
     old = described(plan(ONE))
     new = described(replace(plan(ONE), buckets=8))
-    new["engines"] = {"duckdb": "9.9", "hash": 2}
+    new["engines"] = {**old["engines"], "duckdb": "9.9", "hash": 2}
     new["plan"][2]["nodes"][0][2]["operator"][1] = 7
     duckdb = old["engines"]["duckdb"]
     assert differences(old, new) == [

@@ -84,21 +84,37 @@ def test_a_checkpoint_that_goes_with_the_log_is_fine(
 
 
 @pytest.mark.parametrize(
+    ("planned", "done", "appended"),
+    [
+        ([], 0, {0: (0, 10)}),  # it is gone
+        ([{"q": (0, 10)}], 1, {0: (0, 10)}),
+        ([{"p": (0, 10)}], 1, {0: (0, 10), 1: (10, 20)}),  # it was cut back, or batches ran without Spark
+        ([{"p": (0, 10)}, {"p": (10, 20)}], 1, {0: (0, 10), 1: (10, 20), 2: (20, 30)}),
+    ],
+    ids=repr,
+)
+def test_a_checkpoint_that_lags_behind_does_no_harm(
+    log: hw.Log, tmp_path: Path, planned: list[Batch], done: int, appended: dict[int, tuple[int, int]]
+) -> None:
+    append(log, appended)
+    checkpoint = plan_batches(tmp_path, planned, done=done)
+    checkpoint.verify(log)
+    assert checkpoint.begins(log).position == at(appended[max(appended)][1])
+
+
+@pytest.mark.parametrize(
     ("planned", "done", "appended", "told"),
     [
-        ([], 0, {0: (0, 10)}, "it is gone, the log has batch 0"),
-        ([{"q": (0, 10)}], 1, {0: (0, 10)}, "it is gone, the log has batch 0"),
-        ([{"p": (0, 10)}], 1, {0: (0, 10), 1: (10, 20)}, "it stands at batch 0, the log at 1"),
-        ([{"p": (0, 20)}], 0, {0: (0, 10)}, "batch 0 is for other inputs than the one in the log"),
+        ([{"p": (0, 20)}], 0, {0: (0, 10)}, "batch 0 does not begin where the log's last batch ended"),
         ([{"p": (0, 20)}, {"p": (20, 30)}], 1, {0: (0, 10)}, "batch 1 does not begin where the log's last batch"),
-        ([{"p": (0, 10)}], 1, {}, "it says that batch 0 is done, which the log does not have"),
-        ([{"p": (0, 10)}, {"p": (10, 20)}], 2, {0: (0, 10)}, "it says that batch 1 is done, which the log does not"),
-        ([{"p": (0, 20)}, {"p": (0, 20), "q": (0, 9)}], 2, {0: (0, 10)}, "the log's last batch ended elsewhere"),
+        ([{"p": (0, 10)}], 1, {}, "it says that a batch up to clicks:0=10 is done, which the log does not have"),
+        ([{"p": (0, 10)}, {"p": (10, 20)}], 2, {0: (0, 10)}, "up to clicks:0=20 is done, which the log does not"),
+        ([{"p": (0, 20)}, {"p": (0, 20), "q": (0, 9)}], 2, {0: (0, 10)}, "up to clicks:0=20 is done, which the log"),
         ([{"p": (0, 70)}], 0, {}, "batch 0 reads up to clicks:0=70, the log ends at clicks:0=60"),
     ],
     ids=repr,
 )
-def test_a_lost_or_restored_checkpoint_is_noticed(
+def test_a_log_that_was_restored_is_noticed(
     log: hw.Log, tmp_path: Path, planned: list[Batch], done: int, appended: dict[int, tuple[int, int]], told: str
 ) -> None:
     append(log, appended)

@@ -16,10 +16,10 @@ from headwater.log import Topic, TopicSpec
 from headwater.log.position import AppendNumber, Position
 from headwater.log.protocol import Snapshot
 from headwater.process.job import Job, dump_jobs
-from headwater.process.keyed.bucket import ANSWER, Rows, sent
+from headwater.process.keyed.bucket import ANSWER, Blob, sent
 from headwater.process.keyed.inspect import summary
 from headwater.process.keyed.offsets import Entry, to_offset
-from headwater.process.keyed.packing import bucket_labels, unpack
+from headwater.process.keyed.packing import bucket_labels, pack, unpack
 from headwater.process.keyed.runner import LevelRunner
 from headwater.process.keyed.sink import BlobWriter
 from headwater.process.keyed.travel import batch_of
@@ -65,8 +65,7 @@ class Run:
         plan = self.jobs[view].keyed
         (send,) = plan.reads[0].sends
         (rows,) = sent(send, pa.table({"user_id": pa.array([1], pa.int64())}), plan.buckets)
-        assert isinstance(rows, Rows)
-        return batch_of(view, [rows.packed()], bucket_labels(plan.buckets))
+        return batch_of(view, [Blob(rows.bucket, rows.port, pack(rows.rows))], bucket_labels(plan.buckets))
 
     def append(self, batch: int, computed: Sequence[pa.RecordBatch]) -> None:
         writer = BlobWriter(self.jobs)

@@ -49,6 +49,7 @@ def latest(reader: PackedReader, start: dict[str, Any]) -> dict[str, Any]:
     return reader.latestOffset(start, ReadAllAvailable())
 
 
+BY_SPARK = Limits(few=0)
 BY_PAGE = "SELECT page, count(*) AS n FROM clicks GROUP BY page"
 BY_USER = "SELECT user_id, count(*) AS n FROM clicks GROUP BY user_id"
 
@@ -56,17 +57,17 @@ BY_USER = "SELECT user_id, count(*) AS n FROM clicks GROUP BY user_id"
 def test_each_view_goes_on_where_the_log_says_that_it_is(house: House) -> None:
     one, two = house.job("one", BY_PAGE), house.job("two", BY_USER)
     house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
-    first = latest(alone := PackedReader([one], Limits()), alone.initialOffset())
+    first = latest(alone := PackedReader([one], BY_SPARK), alone.initialOffset())
     house.cover(one, 0, first)
     assert latest(alone, first) == first
     house.clicks.append([{"user_id": 1, "page": "/"}] * 5)
-    second = latest(PackedReader([one, two], Limits()), first)
+    second = latest(PackedReader([one, two], BY_SPARK), first)
     ranges = {name: (entry.start.total, entry.end.position.total) for name, entry in from_offset(second).items()}
     assert ranges == {"one": (10, 15), "two": (0, 15)}
     # `two` was left behind by this batch, `one` was not: what Spark has planned does not count.
     house.cover(one, 1, second)
     house.clicks.append([{"user_id": 1, "page": "/"}])
-    third = latest(PackedReader([one, two], Limits()), second)
+    third = latest(PackedReader([one, two], BY_SPARK), second)
     ranges = {name: (entry.start.total, entry.end.position.total) for name, entry in from_offset(third).items()}
     assert ranges == {"one": (15, 16), "two": (0, 16)}
 
@@ -76,16 +77,16 @@ def test_a_parked_view_is_to_read_what_it_failed_to(house: House) -> None:
 
     one = house.job("one", BY_PAGE)
     house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
-    failed = from_offset(latest(reader := PackedReader([one], Limits()), reader.initialOffset()))["one"].progress
+    failed = from_offset(latest(reader := PackedReader([one], BY_SPARK), reader.initialOffset()))["one"].progress
     house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
-    again = PackedReader([replace(one, parked=failed)], Limits())
+    again = PackedReader([replace(one, parked=failed)], BY_SPARK)
     assert from_offset(latest(again, again.initialOffset()))["one"].progress == failed
 
 
 def test_a_range_that_went_by_is_planned_again_and_can_be_told_from_the_first_time(house: House) -> None:
     one = house.job("one", BY_PAGE)
     house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
-    reader = PackedReader([one], Limits())
+    reader = PackedReader([one], BY_SPARK)
     first = latest(reader, reader.initialOffset())
     second = latest(reader, first)  # it has appended nothing
     third = latest(reader, second)
@@ -96,7 +97,7 @@ def test_a_range_that_went_by_is_planned_again_and_can_be_told_from_the_first_ti
 def test_what_views_share_is_read_once_and_each_gets_its_own(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = house.job("one", BY_PAGE), house.job("two", BY_USER)
     house.clicks.append([{"user_id": n % 7, "page": "/"} for n in range(100)])
-    reader = PackedReader([one, two], Limits())
+    reader = PackedReader([one, two], BY_SPARK)
     start = reader.initialOffset()
     end = latest(reader, start)
     scans = []
@@ -116,9 +117,9 @@ def test_what_views_share_is_read_once_and_each_gets_its_own(house: House, monke
 def test_a_view_that_left_is_passed_by(house: House) -> None:
     one, two = house.job("one", BY_PAGE), house.job("two", BY_USER)
     house.clicks.append([{"user_id": 1, "page": "/"}] * 10)
-    both = PackedReader([one, two], Limits())
+    both = PackedReader([one, two], BY_SPARK)
     start = both.initialOffset()
     end = latest(both, start)
-    (task,) = PackedReader([two], Limits()).partitions(start, end)
+    (task,) = PackedReader([two], BY_SPARK).partitions(start, end)
     assert [shared.views for shared in task.ranges] == [(0,)]
     assert Progress(*[task.ends[0]] * 2).end.total == 10

@@ -7,6 +7,7 @@ commits/<batch>   written when it is done (step 6)
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, Protocol
@@ -32,6 +33,13 @@ def last_batch(checkpoint: Path, kind: Literal["offsets", "commits"]) -> int | N
     folder = checkpoint / kind
     batches = [int(file.name) for file in folder.iterdir() if file.name.isdigit()] if folder.is_dir() else []
     return max(batches, default=None)
+
+
+def clear_if_unused(checkpoint: Path) -> None:
+    """Before a query starts: a run that ended while Spark wrote down its first batch leaves a file behind, because of
+    which Spark would refuse to start (`STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY`)."""
+    if last_batch(checkpoint, "offsets") is None:
+        shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 class Planned(Protocol):

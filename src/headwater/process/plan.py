@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from headwater.log import keyhash
 from headwater.process import duck, functions
+from headwater.process.keyed import spreading
 from headwater.process.keyed.first import First
-from headwater.process.keyed.operator import Operator
+from headwater.process.keyed.operator import FoundBy, Operator
 
 BUCKETS = 4
 """How many ways keys are spread over state. Fixed for a version of a view."""
@@ -33,7 +35,7 @@ class Send:
     """Rows on their way: through a linear query over `changes`, spread by `key`, into a port of a node, or out.
 
     Without a key all rows go into one bucket. `to_all` gives every bucket all of them: the small side of a join that
-    has no equality. `local` rows stay in the bucket where they are, which is where their key belongs already.
+    has no equality. `local` rows stay in the bucket where they are, spread by `key`, which all of their key's are in.
     """
 
     sql: str | None
@@ -89,6 +91,18 @@ class Plan:
     final: tuple[str, int] | None = None
     """If rows are held back: by which column, and how long (µs)."""
 
+    @cached_property
+    def whole_levels(self) -> frozenset[int]:
+        """Those where the state of all buckets can be read and written as one."""
+        sends = [send for read in self.reads for send in read.sends]
+        sends += [send for node in self.nodes for send in node.sends]
+        apart = {
+            node.level
+            for number, node in enumerate(self.nodes)
+            if not _finds(node.operator, [send for send in sends if send.node == number])
+        }
+        return frozenset(range(self.levels)) - apart
+
     @property
     def levels(self) -> int:
         """How many times rows are spread: none for a view without state, which never leaves the source task."""
@@ -109,9 +123,17 @@ class Plan:
         """
         return {
             "plan": described_part(self),
-            "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION},
+            "engines": {"duckdb": duck.VERSION, "hash": keyhash.VERSION, "spreading": spreading.VERSION},
             "sql": self.sql,
         }
+
+
+def _finds(operator: Operator, sends: Sequence[Send]) -> bool:
+    """Whether it finds all that it keeps of what is sent to it by the same key by which that is spread."""
+    found_by: FoundBy | None = getattr(operator, "found_by", None)
+    return found_by is not None and all(
+        not send.to_all and send.port < len(found_by) and found_by[send.port] == send.key for send in sends
+    )
 
 
 def described_part(part: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
 from headwater.process.blame import to_blame
-from headwater.process.checkpoint import last_batch
+from headwater.process.checkpoint import clear_if_unused, last_batch
 from headwater.process.hold import holding
 from headwater.process.job import Job
 from headwater.process.keyed import parcels
@@ -56,6 +56,7 @@ class Query:
         jobs = [replace(pipeline.begin(), local=local) for pipeline in self._pipelines]
         self._jobs = {job.producer.name: job for job in jobs}
         first = self._pipelines[0]
+        clear_if_unused(jobs[0].checkpoint)
         if first.lane.depth is not None:
             leave_behind(jobs[0].checkpoint, self._jobs)
             parcels.remove(first.query_folder)

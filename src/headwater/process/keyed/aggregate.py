@@ -21,7 +21,7 @@ from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.records import WEIGHT
 
 ROWS = "_rows"
@@ -72,6 +72,10 @@ class Aggregate:
 
     revision = 4
     netted = True
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return (self.keys,) * (1 + len(self.extremes)) if self.until is None and not self.distinct else None
 
     @property
     def begins_with(self) -> pa.Schema | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from headwater.log.position import AppendNumber
 from headwater.log.protocol import Part, Progress, Snapshot
 from headwater.process.job import Job
-from headwater.process.keyed.keeping import Buckets
+from headwater.process.keyed.keeping import Buckets, with_changed
 from headwater.process.sink import append
 
 
@@ -21,7 +21,7 @@ def append_view(job: Job, parts: Iterable[Part], changed: Buckets, progress: Pro
         append(job, parts, sequence, progress, again=again)
         return
     before = job.kept.buckets(covered)
-    after = {**before, **changed}
+    after = with_changed(before, changed, job.keyed.buckets, job.kept.chunks)
     job.kept.write(sequence, job.producer.epoch, job.keyed, after)
     append(job, parts, sequence, progress, again=again)
     job.kept.settle(sequence, job.producer.epoch, before, after)

@@ -11,7 +11,7 @@ port    >= 0       changes for a port of a node of this level, or of a later one
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +29,8 @@ DEAD = -3
 STAGED = -4
 BEGIN = -5
 STATE = -6
+
+Ways = Callable[[Send], int]
 
 _PORTS = 16
 """More than a node has."""
@@ -105,8 +107,11 @@ def linear(send: Send, rows: pa.Table) -> pa.Table:
     return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})
 
 
-def run_batch(plan: Plan, level: int, bucket: int, state: State, arrived: Arrived) -> Iterator[Rows]:
-    """The level's steps. The state is up to date once all was taken."""
+def run_batch(
+    plan: Plan, level: int, bucket: int, state: State, arrived: Arrived, ways: Ways | None = None
+) -> Iterator[Rows]:
+    """The level's steps. The state is up to date once all was taken. `ways` says into how many buckets rows are spread
+    that leave, if these are not all of the plan's."""
     here: dict[int, dict[int, list[pa.Table]]] = {}
     for port, rows in sorted(arrived.ports.items()):
         number, into = divmod(port, _PORTS)
@@ -120,7 +125,7 @@ def run_batch(plan: Plan, level: int, bucket: int, state: State, arrived: Arrive
         answer = node.operator.step(Within(state, f"{number} "), ports, arrived.watermark)
         for send in node.sends:
             if not send.local:
-                yield from sent(send, answer.rows, plan.buckets)
+                yield from sent(send, answer.rows, plan.buckets if ways is None else ways(send))
             elif answer.rows.num_rows and (rows := linear(send, answer.rows)).num_rows:
                 here.setdefault(send.node, {}).setdefault(send.port, []).append(rows)
         if answer.dead is not None and answer.dead.num_rows:

@@ -60,10 +60,14 @@ def run_size(run: Run) -> int:
     return sum(ref.size for ref in run)
 
 
-class Chunks(Protocol):
-    """Where chunks are kept."""
+class Loaded(Protocol):
+    """Where chunks are read."""
 
     def load(self, ref: ChunkRef) -> pa.Table: ...
+
+
+class Chunks(Loaded, Protocol):
+    """Where chunks are kept."""
 
     def save(self, ref: ChunkRef, data: pa.Buffer) -> None: ...
 

@@ -22,11 +22,11 @@ from headwater.process.hold import batch_unless_held
 from headwater.process.job import Job
 from headwater.process.keyed.appending import append_view
 from headwater.process.keyed.bucket import ANSWER, DEAD, together
-from headwater.process.keyed.keeping import Buckets, BucketState, Manifests, place
+from headwater.process.keyed.keeping import Buckets, BucketState, Manifests, held, place
 from headwater.process.keyed.offsets import Entry
 from headwater.process.keyed.packing import copied
 from headwater.process.keyed.reading import Reading, Scanned, Task, leaving_source
-from headwater.process.keyed.through import Places, deliver, through
+from headwater.process.keyed.through import Places, deliver, through, ways_of
 from headwater.process.keyed.travel import staged
 from headwater.process.lateness import watermark
 
@@ -111,7 +111,7 @@ def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str],
     arriving: Places = {}
     job.reached("2 before")
     for read in plan.reads:
-        for _, rows in leaving_source(job, read, scanned.get((view, read.topic), [])):
+        for _, rows in leaving_source(job, read, scanned.get((view, read.topic), []), ways_of(plan, unite=True)):
             deliver(rows, arriving)
     covered, kept = job.log().covered(job.producer.name), job.kept
     before = kept.buckets(covered) if kept is not None else {}
@@ -119,8 +119,8 @@ def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str],
 
     def state(level: int, bucket: int) -> BucketState:
         assert kept is not None
-        here = place(level, bucket)
-        return states.setdefault(here, BucketState(kept.chunks, before.get(here, {})))
+        known = held(before, level, bucket, plan.buckets, kept.chunks)
+        return states.setdefault(place(level, bucket), BucketState(kept.chunks, known))
 
     passed = watermark(job, task.ends[view]) if plan.levels else None
     leaves = through(plan, arriving, state, watermark=passed, first=view in task.first)

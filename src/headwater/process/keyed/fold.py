@@ -33,7 +33,7 @@ from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.fitting import Fitting, Unfit
 from headwater.process.keyed.folding import Folded, Folding
 from headwater.process.keyed.generated import Row, rows_maker
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.records import positions, user_columns
 from headwater.process.keyed.values import python_columns
 from headwater.process.keyed.weighing import weighed
@@ -70,6 +70,10 @@ class Fold:
     topic: str = ""
 
     revision = 1
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return (self.key,) if self.retain is None else None
 
     def __post_init__(self) -> None:
         for wrong, what, do in self._objections():

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwater.process.keyed import expire
 from headwater.process.keyed.expiry import first_due
-from headwater.process.keyed.keeping import newest
+from headwater.process.keyed.keeping import newest, placed
 from headwater.process.keyed.manifest import Manifest
 
 
@@ -17,12 +17,12 @@ def summary(folder: Path) -> list[dict[str, Any]]:
     """One dict for each operator, bucket and arrangement of the pipeline in that folder.
 
     Keys: operator, level, bucket, arrangement, rows, bytes, chunks, runs; and `due`, a moment in µs, of the queue of an
-    operator that waits for ticks. Rows that merging will yet combine count.
+    operator that waits for ticks. Rows that merging will yet combine count. Bucket -1 is all of them, kept as one.
     """
     operators, buckets = newest(folder)
     found = []
     for place, manifests in buckets.items():
-        level, bucket = map(int, place.split("-"))
+        level, bucket = placed(place)
         for name, told in manifests.items():
             number, _, arrangement = name.partition(" ")
             operator, manifest = f"{number} {operators[number]}", Manifest.from_json(told)

@@ -21,7 +21,7 @@ from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.first import First
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.pairing import Pairs, Side, paired
 from headwater.process.keyed.weighing import net, netted, one_by_one, only_added
 from headwater.records import WEIGHT
@@ -64,6 +64,10 @@ class Join:
     first: First | None = None
 
     revision = 4
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return None if self.left_until or self.right_until else (self.left_key, self.right_key)
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))

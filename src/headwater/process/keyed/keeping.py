@@ -3,6 +3,7 @@
 <pipeline>/kept/chunks/<id>
 <pipeline>/kept/<sequence>-<epoch>.json
     {"operators": {number: name}, "buckets": {"<level>-<bucket>": {"<number> <arrangement>": manifest}}}
+    where all buckets of a level may be one: "<level>-all"
 
 Of the lists the one counts that has the sequence and epoch of the view's last append in the log. So answer and state go
 on together or not at all: a list that no append has followed might as well not be there, and a batch that Spark runs
@@ -28,9 +29,10 @@ from headwater.log.position import Epoch
 from headwater.log.protocol import Covered
 from headwater.process.checkpoint import BEFORE_FIRST
 from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
-from headwater.process.keyed.chunk import ChunkRef
+from headwater.process.keyed.chunk import ChunkRef, Loaded
 from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.pending import PendingChunks
+from headwater.process.keyed.spreading import WHOLE, united, within
 from headwater.process.plan import Plan
 
 FOLDER = "kept"
@@ -38,10 +40,53 @@ FOLDER = "kept"
 Manifests = Mapping[str, Any]
 """Of one bucket, by arrangement, as JSON."""
 Buckets = Mapping[str, Manifests]
+_ALL = "all"
 
 
 def place(level: int, bucket: int) -> str:
-    return f"{level}-{bucket}"
+    return f"{level}-{_ALL if bucket == WHOLE else bucket}"
+
+
+def placed(place: str) -> tuple[int, int]:
+    """The level and the bucket."""
+    level, _, bucket = place.partition("-")
+    return int(level), WHOLE if bucket == _ALL else int(bucket)
+
+
+def held(buckets: Buckets, level: int, bucket: int, ways: int, chunks: Loaded) -> dict[str, Manifest]:
+    """What a bucket of a level holds, or all of them, by arrangement; whichever of the two is listed."""
+    listed = buckets.get(place(level, bucket))
+    if listed is not None:
+        return _read_all(listed)
+    if bucket != WHOLE:
+        whole = _read_all(buckets.get(place(level, WHOLE), {}))
+        return {name: within(manifest, bucket, ways, chunks) for name, manifest in whole.items()}
+    each = [_read_all(buckets.get(place(level, number), {})) for number in range(ways)]
+    names = dict.fromkeys(name for one in each for name in one)
+    return {name: united([one.get(name, Manifest()) for one in each]) for name in names}
+
+
+def with_changed(before: Buckets, changed: Buckets, ways: int, chunks: Loaded) -> Buckets:
+    """The buckets as they will be: of each level either all of them as one, or each by itself."""
+    after = dict(before)
+    for level, bucket in map(placed, changed):
+        every = [place(level, number) for number in range(ways)]
+        if bucket == WHOLE:
+            for here in every:
+                after.pop(here, None)
+        elif place(level, WHOLE) in after:
+            apart = {here: held(after, level, number, ways, chunks) for number, here in enumerate(every)}
+            del after[place(level, WHOLE)]
+            after |= {here: _told(manifests) for here, manifests in apart.items()}
+    return {**after, **changed}
+
+
+def _read_all(manifests: Manifests) -> dict[str, Manifest]:
+    return {name: Manifest.from_json(told) for name, told in manifests.items()}
+
+
+def _told(manifests: Mapping[str, Manifest]) -> Manifests:
+    return {name: manifest.to_json() for name, manifest in manifests.items()}
 
 
 class Kept:
@@ -94,10 +139,10 @@ class Kept:
 
 
 class BucketState:
-    """The arrangements of one bucket in one level, for one batch."""
+    """The arrangements of one bucket in one level, or of all of them, for one batch."""
 
-    def __init__(self, chunks: ChunkFiles, manifests: Manifests) -> None:
-        self._manifests = {name: Manifest.from_json(told) for name, told in manifests.items()}
+    def __init__(self, chunks: ChunkFiles, manifests: Mapping[str, Manifest]) -> None:
+        self._manifests = manifests
         self._store = PendingChunks(chunks)
         self._arrangements: dict[str, Arrangement] = {}
 
@@ -110,7 +155,7 @@ class BucketState:
         """Write all that the batch has added; answers the manifests that say so."""
         after = {**self._manifests, **{name: each.manifest for name, each in self._arrangements.items()}}
         self._store.settle()
-        return {name: manifest.to_json() for name, manifest in after.items()}
+        return _told(after)
 
 
 def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:

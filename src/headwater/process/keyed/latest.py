@@ -20,7 +20,7 @@ from headwater.process.keyed.combining import ints
 from headwater.process.keyed.current import changes as changes_shown
 from headwater.process.keyed.current import where, with_column, write
 from headwater.process.keyed.expiry import NEVER, Expiry, after
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.records import POSITION, positions, user_columns
 from headwater.process.keyed.weighing import weighed
 from headwater.records import DELETED, OFFSET, PARTITION
@@ -46,6 +46,10 @@ class Latest:
     retain: int | None = None
 
     revision = 1
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return (self.key,) if self.retain is None else None
 
     def __post_init__(self) -> None:
         missing = [name for name in (*self.key, PARTITION, OFFSET) if name not in self.input.names]

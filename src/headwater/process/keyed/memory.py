@@ -11,10 +11,14 @@ from headwater.process.keyed.arrangement import Arrangement, ChunkRef, Shape
 
 
 class MemoryState:
-    """Copy it (`copy()`) to run a batch twice on the same earlier state, as Spark does after a crash."""
+    """Copy it (`copy()`) to run a batch twice on the same earlier state, as Spark does after a crash.
 
-    def __init__(self) -> None:
-        self.data: dict[str, pa.Buffer] = {}
+    States that share their `data` never drop a chunk, which may be another one's, too.
+    """
+
+    def __init__(self, data: dict[str, pa.Buffer] | None = None) -> None:
+        self._shared = data is not None
+        self.data: dict[str, pa.Buffer] = {} if data is None else data
         self.arrangements: dict[str, Arrangement] = {}
 
     def arrangement(self, name: str, shape: Shape) -> Arrangement:
@@ -31,8 +35,8 @@ class MemoryState:
         return told
 
     def copy(self) -> MemoryState:
-        other = MemoryState()
-        other.data = dict(self.data)
+        other = MemoryState(self.data) if self._shared else MemoryState()
+        other.data |= self.data
         other.arrangements = {
             name: Arrangement(each.shape, other, each.manifest) for name, each in self.arrangements.items()
         }
@@ -45,5 +49,6 @@ class MemoryState:
         self.data[ref.id] = data
 
     def drop(self, ref: ChunkRef) -> None:
-        if not any(ref.id in each.manifest.ids for each in self.arrangements.values()):  # equal content is one chunk
+        mine = (each.manifest.ids for each in self.arrangements.values())
+        if not self._shared and not any(ref.id in ids for ids in mine):  # equal content is one chunk
             self.data.pop(ref.id, None)

@@ -61,11 +61,11 @@ def full_tiers(runs: tuple[Run, ...], busy: set[int]) -> list[tuple[int, tuple[R
     """Tiers (runs of about the same size) that have enough runs to merge, the smallest first, but for the busy ones."""
     tiers: dict[int, list[Run]] = {}
     for run in runs:
-        tiers.setdefault(_tier(run), []).append(run)
+        tiers.setdefault(tier_of(run), []).append(run)
     return [(tier, tuple(of)) for tier, of in sorted(tiers.items()) if len(of) >= FANOUT and tier not in busy]
 
 
-def _tier(run: Run) -> int:
+def tier_of(run: Run) -> int:
     return max(0, math.ceil(math.log(max(run_size(run) / SMALLEST_TIER_BYTES, 1), FANOUT)))
 
 

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from headwater.process.keyed.arrangement import Arrangement, Shape
 
+FoundBy = tuple[tuple[str, ...], ...]
+
 
 class State(Protocol):
     """An operator's arrangements in one bucket, each under a name that the operator chose."""
@@ -45,6 +47,9 @@ class Operator(Protocol):
 
     `watermark` is the event time in µs that the inputs have reached after this batch: a function of the log, never
     smaller than in an earlier batch, None if no input has one. A batch may bring a watermark and no changes at all.
+
+    With `found_by` it says, for each port, by the hash of which columns all that it keeps is found. If rows are spread
+    by the same ones, its state in all buckets may be given to it as one.
 
     An operator with `netted = True` never says of the same row that it came and that it went in one answer.
     """

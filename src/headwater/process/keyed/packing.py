@@ -8,9 +8,10 @@ from functools import lru_cache
 import pyarrow as pa
 from pyarrow import ipc
 
-from headwater.log.keyhash import grouped, spread
+from headwater.log.keyhash import grouped
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.parcels import opened
+from headwater.process.keyed.spreading import bucket_of
 
 _OPTIONS = ipc.IpcWriteOptions(compression="lz4")
 """A blob crosses two processes and a shuffle: half the bytes are worth a gigabyte a second of compression."""
@@ -39,7 +40,10 @@ def by_key(table: pa.Table, key: tuple[str, ...], ways: int) -> Iterator[tuple[i
     """The rows spread over `ways` buckets by the hash of their key; empty buckets are left out."""
     if table.num_rows == 0:
         return
-    order, bounds = grouped(spread(hashes_of(table, key), ways), ways)
+    if ways == 1:
+        yield 0, table
+        return
+    order, bounds = grouped(bucket_of(hashes_of(table, key), ways), ways)
     ordered = table.take(pa.array(order))
     for way in range(ways):
         rows = int(bounds[way + 1] - bounds[way])

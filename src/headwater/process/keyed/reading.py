@@ -14,7 +14,7 @@ from pyspark.sql.datasource import InputPartition
 from headwater.log.position import Position
 from headwater.log.protocol import Progress
 from headwater.process.job import Job
-from headwater.process.keyed.bucket import Rows, sent
+from headwater.process.keyed.bucket import Rows, Ways, sent
 from headwater.process.lateness import admitted
 from headwater.process.plan import Read
 from headwater.process.source import Range, shares
@@ -95,14 +95,17 @@ class Reading:
         return found
 
 
-def leaving_source(job: Job, read: Read, scanned: Scanned) -> Iterator[tuple[int, Iterator[Rows]]]:
-    """The rows of each send of a read, with its number: again and again, if they need not be together."""
+def leaving_source(
+    job: Job, read: Read, scanned: Scanned, ways: Ways | None = None
+) -> Iterator[tuple[int, Iterator[Rows]]]:
+    """The rows of each send of a read, with its number: again and again, if they need not be together. `ways` says
+    into how many buckets they are spread, if these are not all of the plan's."""
     names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
     spec = job.log().topic(read.topic)
     batches = (batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, batches))
     for rows in _together(batches) if job.keyed.levels else map(_alone, batches):
         for place, send in enumerate(read.sends):
-            yield place, sent(send, rows, job.keyed.buckets)
+            yield place, sent(send, rows, job.keyed.buckets if ways is None else ways(send))
 
 
 def _ranges(job: Job, progress: Progress) -> Iterator[Range]:

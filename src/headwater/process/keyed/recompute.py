@@ -17,7 +17,7 @@ from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.forgetting import Forget
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import present
 from headwater.records import WEIGHT
 
@@ -45,6 +45,10 @@ class Recompute:
 
     revision = 2
     netted = True
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return self.keys if self.forget is None and not self.always else None
 
     @property
     def begins_with(self) -> pa.Schema | None:

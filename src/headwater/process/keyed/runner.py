@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed.bucket import BEGIN, STATE, WATERMARK, Arrived, Blob, is_for, run_batch
-from headwater.process.keyed.keeping import Buckets, BucketState, place
+from headwater.process.keyed.keeping import Buckets, BucketState, held, place
 from headwater.process.keyed.packing import bucket_labels, unpack
 from headwater.process.keyed.travel import batch_of, leaving
 from headwater.process.plan import Plan
@@ -49,7 +49,8 @@ class LevelRunner:
         labels = bucket_labels(plan.buckets)
         bucket = labels.index(label)
         assert job.kept is not None
-        state = BucketState(job.kept.chunks, known.get(place(level, bucket), {}))
+        chunks = job.kept.chunks
+        state = BucketState(chunks, held(known, level, bucket, plan.buckets, chunks))
         blobs = list(passed_on(plan, level, bucket, ports))
         blobs += leaving(job, run_batch(plan, level, bucket, state, arrived(plan, level, ports)), f"bucket {bucket:04}")
         blobs.append(Blob(bucket, STATE, json.dumps({place(level, bucket): state.settle()}).encode()))

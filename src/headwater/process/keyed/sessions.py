@@ -19,7 +19,7 @@ from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, How, combined
 from headwater.process.keyed.arrangement import HASH, Shape
 from headwater.process.keyed.bykey import Ints, by_key, hashes_of
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import netted, only_added, weighed
 from headwater.records import WEIGHT
 
@@ -40,6 +40,10 @@ class Sessions:
 
     revision = 1
     netted = True
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return (self.keys,)
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         kept = state.arrangement("sessions", Shape(self._kept, self.keys, (WEIGHT,), compact=True))

@@ -16,7 +16,7 @@ from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
 from headwater.process.keyed.bykey import Ints, hashes_of, taken
-from headwater.process.keyed.operator import Answer, State
+from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import present, weighed
 from headwater.records import WEIGHT
 
@@ -40,6 +40,10 @@ class Top:
 
     revision = 1
     netted = True
+
+    @property
+    def found_by(self) -> FoundBy | None:
+        return (self.key,)
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         rows = state.arrangement("rows", self._shape)

@@ -234,7 +234,8 @@ class Build:
                 local = stay and part.origin.level == level
                 spared = first if isinstance(part.origin, Scanned) else None
                 plain = plain_columns(part.sql)
-                part.origin.sends.append(Send(part.sql, key, number, port, everywhere, local, plain, spared))
+                spread = rel.spread if local and rel.spread is not None else key
+                part.origin.sends.append(Send(part.sql, spread, number, port, everywhere, local, plain, spared))
         answered = operator.step(MemoryState(), {0: samples[0].empty_table()}, None).rows.schema
         node = Made(operator, number, level, answered)
         self._made.append(node)
