@@ -62,7 +62,7 @@ class StatusLine:
             _short((new - old) / seconds) if seconds else "-"
             for new, old in ((status.rows_in, before.rows_in), (status.rows_out, before.rows_out))
         ]
-        took = f", batch {status.batch_s:.1f} s" if status.batch_s is not None else ""
+        took = f", batch {_seconds(status.batch_s)}" if status.batch_s is not None else ""
         late = f", {_short(status.late)} late" if status.late else ""
         return f"{status.name} {rates[0]}/s in, {rates[1]}/s out, lag {_short(status.lag)}{late}{took}"
 
@@ -97,3 +97,7 @@ def _width() -> int:
     import shutil
 
     return shutil.get_terminal_size().columns
+
+
+def _seconds(span: float) -> str:
+    return f"{span:.1f} s" if span >= 0.1 else f"{span * 1000:.0f} ms"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
@@ -16,7 +17,7 @@ from headwater.process.blame import to_blame
 from headwater.process.checkpoint import clear_if_unused, last_batch
 from headwater.process.hold import holding
 from headwater.process.job import Job
-from headwater.process.keyed import parcels
+from headwater.process.keyed import few, parcels
 from headwater.process.keyed.offsets import leave_behind
 from headwater.process.pipeline import Pipeline
 
@@ -39,6 +40,10 @@ class Failed:
     """The one that can be parked: it alone failed, by itself."""
 
 
+def _moment(told: str) -> float:
+    return datetime.fromisoformat(told).timestamp()
+
+
 class Query:
     def __init__(self, pipelines: Sequence[Pipeline]) -> None:
         self._pipelines = list(pipelines)
@@ -57,6 +62,7 @@ class Query:
         self._jobs = {job.producer.name: job for job in jobs}
         first = self._pipelines[0]
         clear_if_unused(jobs[0].checkpoint)
+        few.clear(first.query_folder)
         if first.lane.depth is not None:
             leave_behind(jobs[0].checkpoint, self._jobs)
             parcels.remove(first.query_folder)
@@ -84,8 +90,11 @@ class Query:
 
     def batch_s(self) -> float | None:
         """How long the last batch took."""
-        told = self._query.lastProgress if self._query is not None else None
-        return told["durationMs"].get("triggerExecution", 0) / 1000 if told else None
+        by_spark = [each for each in self.progress() if "addBatch" in each["durationMs"]][-1:]
+        at_once = few.told(self._pipelines[0].query_folder)
+        if at_once is not None and (not by_spark or _moment(by_spark[0]["timestamp"]) < at_once["at"]):
+            return float(at_once["batch_s"])
+        return by_spark[0]["durationMs"]["triggerExecution"] / 1000 if by_spark else None
 
     def progress(self) -> list[dict[str, Any]]:
         """What Spark tells of the last batches of this run."""

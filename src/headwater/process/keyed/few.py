@@ -51,18 +51,29 @@ class FewRecords:
 
     def run(self, news: Mapping[str, Entry], pipelines: Path) -> Mapping[str, Entry]:
         """Those of the views, by producer, that Spark is to run."""
-        rows = sum(entry.end.position.total - entry.start.total for entry in news.values())
-        if not news or rows > self._limit:
-            if news:  # perhaps it was only the machine that was slow
-                self._limit = min(2 * max(self._limit, 1), self._most)
-            return news
+        chosen, rows = self._chosen(news)
+        large = {name: entry for name, entry in news.items() if name not in chosen}
+        if large:  # perhaps it was only the machine that was slow
+            self._limit = min(2 * max(self._limit, 1), self._most)
+        if not chosen:
+            return large
         with batch_unless_held(pipelines) as free:
             if not free:
                 return {}
             began = time.monotonic()
-            left = self._run(news)
+            left = self._run(chosen)
             self._took(time.monotonic() - began, rows)
-        return left
+        return {**large, **left}
+
+    def _chosen(self, news: Mapping[str, Entry]) -> tuple[dict[str, Entry], int]:
+        """Those with the fewest records, as long as they are few together; and how many these are."""
+        chosen: dict[str, Entry] = {}
+        total = 0
+        for name, entry in sorted(news.items(), key=lambda each: _records(each[1])):
+            if total + _records(entry) <= self._limit:
+                chosen[name] = entry
+                total += _records(entry)
+        return chosen, total
 
     def _run(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
         left = {}
@@ -104,6 +115,10 @@ class FewRecords:
         tell(Path(job.query), self._told)
 
 
+def _records(entry: Entry) -> int:
+    return entry.end.position.total - entry.start.total
+
+
 def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str], Scanned]) -> _Computed:
     """Nothing that it writes is listed anywhere yet."""
     job.reached("1 after")
@@ -142,10 +157,16 @@ def _staged(job: Job, bucket: int, ports: Mapping[int, Sequence[Any]]) -> list[P
 
 
 def tell(query: Path, told: Mapping[str, Any]) -> None:
-    """For people: how many such batches the run has made, how long the last one took; and which were left to Spark."""
+    """For people: how many such batches the run has made, when the last one ended and how long it took; and how many
+    views' were left to Spark, the last one for which error."""
     part = query / f"{TOLD}.part"
     part.write_text(json.dumps(told))
     os.replace(part, query / TOLD)
+
+
+def clear(query: Path) -> None:
+    """Before a run."""
+    (query / TOLD).unlink(missing_ok=True)
 
 
 def told(query: Path) -> Mapping[str, Any] | None:

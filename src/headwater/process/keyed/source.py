@@ -32,6 +32,9 @@ from headwater.process.lateness import watermark
 from headwater.process.settled import settle
 from headwater.process.source import IDLE_S, Limits, newest_of
 
+BUSY_S = 0.5
+"""The same, while batches of few records come: Spark has nothing to do in between."""
+
 
 class PackedReader(DataSourceStreamReader):
     def __init__(self, jobs: Sequence[Job], limits: Limits) -> None:
@@ -62,16 +65,18 @@ class PackedReader(DataSourceStreamReader):
             self._log.check(job.producer)  # step 5: a run that was overtaken plans nothing more
             job.reached("1 before")
         known = offsets.from_offset(start)
-        self._log.wait(self._quiet, IDLE_S)
         pipelines = Path(self._jobs[0].folder).parents[1]
-        deadline = time.monotonic() + IDLE_S
-        while not held(pipelines):  # else a backup is being made: no batch is planned meanwhile
-            news = self._news(known)
-            left = self._few.run(news, pipelines)
-            if left:
-                return offsets.to_offset({**known, **left})
-            if not news or time.monotonic() > deadline:
+        began = time.monotonic()
+        until = began + IDLE_S
+        while (now := time.monotonic()) < until or now == began:
+            self._log.wait(self._quiet, until - now)
+            if held(pipelines):  # a backup is being made: no batch is planned meanwhile
                 break
+            news = self._news(known)
+            if left := self._few.run(news, pipelines):
+                return offsets.to_offset({**known, **left})
+            if news:
+                until = began + BUSY_S
         return start
 
     def _news(self, known: Mapping[str, Entry]) -> dict[str, Entry]:
