@@ -161,7 +161,7 @@ WAYS: list[Callable[[House], None]] = [
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(few, "WORTH_S", 60.0)
+    monkeypatch.setattr(few, "LONG_S", 60.0)
     return
 
 
@@ -223,17 +223,33 @@ def test_what_was_overtaken_appends_nothing(log: hw.Log, tmp_path: Path) -> None
     assert log.snapshot(["v0"]).position.total == 1
 
 
-def test_batches_that_take_long_are_left_to_spark_until_they_are_small_again(
+def test_after_batches_that_took_long_spark_has_its_turns(
     log: hw.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house = House(log, tmp_path, VIEWS["no-level"][:1])
     clicks = Topic(log, INPUTS["clicks"])
-    monkeypatch.setattr(few, "WORTH_S", 0.0)
-    clicks.append([click(number, 3) for number in range(40)])
-    house.few()
-    monkeypatch.setattr(few, "WORTH_S", 60.0)
-    clicks.append([click(number, 3) for number in range(21)])
-    start = house.at_once.initialOffset()
-    assert house.at_once.latestOffset(start, ReadAllAvailable()) != start, "more than half of what took too long"
-    house.few()  # it tries again with twice as many
-    assert log.snapshot(["v0"]).position.total == 61
+
+    def ways() -> Iterator[str]:
+        """Of batch after batch, which way it goes."""
+        while True:
+            clicks.append([click(1, 3)])
+            start = house.at_once.initialOffset()
+            at_once = house.at_once.latestOffset(start, ReadAllAvailable()) == start
+            yield "few" if at_once else "spark"
+            house.by_spark()
+
+    way = ways()
+    monkeypatch.setattr(few, "LONG_S", 0.0)
+    assert [next(way) for _ in range(6)] == ["few", "spark", "few", "spark", "spark", "spark"]
+    monkeypatch.setattr(few, "LONG_S", 60.0)
+    assert [next(way) for _ in range(3)] == ["few", "few", "few"], "it was only the machine"
+
+
+def test_a_view_with_much_to_read_goes_to_spark_alone(log: hw.Log, tmp_path: Path) -> None:
+    house = House(log, tmp_path, VIEWS["no-level"])
+    house.at_once = PackedReader(house.jobs, Limits(few=5))
+    Topic(log, INPUTS["clicks"]).append([click(number, 3) for number in range(6)])
+    Topic(log, INPUTS["users"]).append([{"user_id": 1, "country": "de", "age": 20}])
+    end = house.at_once.latestOffset(house.at_once.initialOffset(), ReadAllAvailable())
+    assert list(end["views"]) == [house.jobs[0].producer.name]
+    assert log.snapshot(["v1"]).position.total == 1

@@ -26,7 +26,7 @@ TASK_ROWS = 100_000
 """A batch with fewer rows is read by one task: starting a second one would cost more."""
 MAX_ROWS = 1_000_000
 """Of a batch, unless its lane can take more."""
-FEW_ROWS = 20_000
+FEW_ROWS = 50_000
 FEW = "HEADWATER_FEW_ROWS"
 """The environment variable for another number than that."""
 

@@ -27,6 +27,7 @@ from headwater.records import WEIGHT
 ROWS = "_rows"
 VALUE = "_value"
 _VERSION = "_version"
+_UPPER = np.uint64(0xFFFF_FFFF_0000_0000)
 
 How = Literal["sum", "min", "max"]
 
@@ -70,12 +71,12 @@ class Aggregate:
     until: str | None = None
     retain: int = 0
 
-    revision = 4
+    revision = 5
     netted = True
 
     @property
     def found_by(self) -> FoundBy | None:
-        return (self.keys,) * (1 + len(self.extremes)) if self.until is None and not self.distinct else None
+        return (self.keys,) * (1 + len(self.distinct) + len(self.extremes)) if self.until is None else None
 
     @property
     def begins_with(self) -> pa.Schema | None:
@@ -159,10 +160,14 @@ class Aggregate:
             f"SELECT {seen}, {sums} FROM rows GROUP BY {seen}",
             rows=(schema.empty_table() if arrived is None else arrived.select(schema.names).cast(schema)),
         )
-        hashes = hashes_of(changed, wanted)
+        hashes = self._value_hashes(changed)
         before = values.gather(distinct(hashes))
         values.add(changed, hashes)
-        self._drop_values(state, f"distinct {place}", values, changed, hashes, before, watermark)
+        if self.until is not None:
+            begins = ~np.isin(hashes, self._value_hashes(before))
+            past = self._taken_back(values, self._due(state, f"distinct {place}", changed, hashes, begins, watermark))
+            past = self._past(past, watermark)
+            values.add(past, self._value_hashes(past))
         moved = ", ".join(
             f"sum((coalesce(b.{name}, 0) + c.{name} > 0)::BIGINT - (coalesce(b.{name}, 0) > 0)::BIGINT)::BIGINT"
             f" AS {name}"
@@ -191,7 +196,9 @@ class Aggregate:
         known = values.gather(distinct(hashes)) if self.until is not None else None
         values.add(changed, hashes)
         if known is not None:
-            self._drop_values(state, f"extreme {place}", values, changed, hashes, known, watermark)
+            begins = ~np.isin(hashes, hashes_of(known, self.keys))
+            past = self._taken_back(values, self._due(state, f"extreme {place}", changed, hashes, begins, watermark))
+            values.add(self._past(past, watermark))
         all_columns = duck.columns(schema.names[:-1])
         keys = duck.columns(self.keys) + ", " if self.keys else ""
         return duck.run(
@@ -204,25 +211,19 @@ class Aggregate:
             left_over=values.gather(anew),
         ), anew
 
+    def _value_hashes(self, rows: pa.Table) -> Hashes:
+        """Values of a group apart, and all of them in the group's bucket, which the upper half of a hash decides."""
+        return hashes_of(rows, self.keys) & _UPPER | hashes_of(rows, (VALUE,)) & ~_UPPER
+
     # --- what is past ---
 
-    def _drop_values(
-        self,
-        state: State,
-        name: str,
-        kept: Arrangement,
-        changed: pa.Table,
-        hashes: Hashes,
-        before: pa.Table,
-        watermark: int | None,
-    ) -> None:
-        if self.until is None:
-            return
-        begins = ~np.isin(hashes, hashes_of(before, kept.shape.key))
-        past = self._past(kept.gather(self._due(state, name, changed, hashes, begins, watermark)), watermark)
+    @staticmethod
+    def _taken_back(kept: Arrangement, due: Hashes) -> pa.Table:
+        """Rows that take away all that is kept of these hashes."""
+        past = kept.gather(due)
         for column in kept.shape.additive:
             past = past.set_column(past.schema.get_field_index(column), column, pc.negate(past[column]))
-        kept.add(past)
+        return past
 
     def _due(
         self,

@@ -30,8 +30,9 @@ from headwater.process.keyed.through import Places, deliver, through, ways_of
 from headwater.process.keyed.travel import staged
 from headwater.process.lateness import watermark
 
-WORTH_S = 0.3
-"""What a batch takes of one core that two tasks of Spark's would share: longer ones are left to it."""
+LONG_S = 1.0
+"""A batch that takes so long on one core is better shared by tasks of Spark's."""
+MOST_TURNS = 64
 TOLD = "few.json"
 
 
@@ -46,15 +47,16 @@ class FewRecords:
         self._jobs = {job.producer.name: (view, job) for view, job in enumerate(jobs)}
         self._reading = reading
         self._most = most
-        self._limit = float(most)
+        self._long = 0
+        """How many batches in a row took long."""
+        self._turns = 0
+        """How many batches Spark is to run before it is tried again here: perhaps only the machine was slow."""
         self._told: dict[str, Any] = {"batches": 0, "left": 0, "failed": None}
 
     def run(self, news: Mapping[str, Entry], pipelines: Path) -> Mapping[str, Entry]:
         """Those of the views, by producer, that Spark is to run."""
-        chosen, rows = self._chosen(news)
+        chosen = self._chosen(news)
         large = {name: entry for name, entry in news.items() if name not in chosen}
-        if large:  # perhaps it was only the machine that was slow
-            self._limit = min(2 * max(self._limit, 1), self._most)
         if not chosen:
             return large
         with batch_unless_held(pipelines) as free:
@@ -62,18 +64,21 @@ class FewRecords:
                 return {}
             began = time.monotonic()
             left = self._run(chosen)
-            self._took(time.monotonic() - began, rows)
+            self._took(time.monotonic() - began)
         return {**large, **left}
 
-    def _chosen(self, news: Mapping[str, Entry]) -> tuple[dict[str, Entry], int]:
-        """Those with the fewest records, as long as they are few together; and how many these are."""
+    def _chosen(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
+        """Those with the fewest records, as long as they are few together."""
+        if news and self._turns:
+            self._turns -= 1
+            return {}
         chosen: dict[str, Entry] = {}
-        total = 0
+        left = self._most
         for name, entry in sorted(news.items(), key=lambda each: _records(each[1])):
-            if total + _records(entry) <= self._limit:
+            left -= _records(entry)
+            if left >= 0:
                 chosen[name] = entry
-                total += _records(entry)
-        return chosen, total
+        return chosen
 
     def _run(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
         left = {}
@@ -105,11 +110,9 @@ class FewRecords:
                 self._told["failed"] = type(error).__name__
         return found
 
-    def _took(self, seconds: float, rows: int) -> None:
-        if seconds > WORTH_S:
-            self._limit = rows / 2
-        elif rows > self._limit / 2:
-            self._limit = min(2 * self._limit, self._most)
+    def _took(self, seconds: float) -> None:
+        self._long = self._long + 1 if seconds > LONG_S else 0
+        self._turns = min(2**self._long - 1, MOST_TURNS)
         self._told |= {"batches": self._told["batches"] + 1, "at": time.time(), "batch_s": seconds}
         (_, job), *_ = self._jobs.values()
         tell(Path(job.query), self._told)
