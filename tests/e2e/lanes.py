@@ -14,6 +14,7 @@ import duckdb
 
 import headwater as hw
 from headwater.log import Topic, TopicSpec
+from headwater.process.source import FEW
 from headwater.records import schema_of
 
 HEADWATER = Path(sys.executable).with_name("headwater")
@@ -60,11 +61,13 @@ class Lanes:
 
     # --- the app ---
 
-    def start(self, *more: str) -> subprocess.Popen[bytes]:
+    def start(self, *more: str, few: bool = True) -> subprocess.Popen[bytes]:
+        """Without `few`, Spark runs every batch."""
+        own = {"LANES_LOG": f"file:{self.folder}", "PYTHONPATH": _with_tests(), **({} if few else {FEW: "0"})}
         with self.words.open("ab") as words:
             self._process = subprocess.Popen(
                 [HEADWATER, "run", self._file, "--http", "off", *more],
-                env={**os.environ, "LANES_LOG": f"file:{self.folder}", "PYTHONPATH": _with_tests()},
+                env={**os.environ, **own},
                 stderr=words,
                 start_new_session=True,
             )

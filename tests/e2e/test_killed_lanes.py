@@ -19,10 +19,10 @@ def test_killed_at_random_moments_both_lanes_and_views_are_right(
     lanes_and_views: Lanes, until: Callable[..., None]
 ) -> None:
     lanes = lanes_and_views
-    for _ in range(KILLS):
+    for number in range(KILLS):
         lanes.more(3000)
         known = lanes.derived()
-        lanes.start()
+        lanes.start(few=number % 2 == 0)
         until(lambda known=known: lanes.written() > known, within_s=240, what="a batch")
         lanes.more(3000)
         time.sleep(lanes.chance.uniform(0, 3))  # the random moment, not a wait for anything

@@ -82,33 +82,26 @@ class FewRecords:
 
     def _run(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
         left = {}
-        for name, computed in self._computed(news).items():
-            if computed is None:
-                left[name] = news[name]
-                continue
-            job = self._jobs[name][1]
-            with blamed_on(job):
-                append_view(job, computed.parts, computed.changed, news[name].progress)
-        self._told["left"] += len(left)
-        return left
-
-    def _computed(self, news: Mapping[str, Entry]) -> dict[str, _Computed | None]:
-        """None for those that failed."""
-        found: dict[str, _Computed | None] = dict.fromkeys(news)
         planned = {self._jobs[name][0]: entry.progress for name, entry in news.items()}
         try:
             (task,) = self._reading.tasks(planned, cores=1)
             scanned = self._reading.scanned(task.ranges)
         except Exception as error:  # noqa: BLE001  Spark meets it, too, and tells it
-            self._told["failed"] = type(error).__name__
-            return found
-        for name in news:
+            return self._left(dict(news), error)
+        for name, entry in news.items():
             view, job = self._jobs[name]
             try:
-                found[name] = _computed(job, view, task, scanned)
+                computed = _computed(job, view, task, scanned)
             except Exception as error:  # noqa: BLE001  as above
-                self._told["failed"] = type(error).__name__
-        return found
+                left |= self._left({name: entry}, error)
+                continue
+            with blamed_on(job):
+                append_view(job, computed.parts, computed.changed, entry.progress)
+        return left
+
+    def _left(self, entries: dict[str, Entry], error: Exception) -> dict[str, Entry]:
+        self._told |= {"left": self._told["left"] + len(entries), "failed": type(error).__name__}
+        return entries
 
     def _took(self, seconds: float) -> None:
         self._long = self._long + 1 if seconds > LONG_S else 0

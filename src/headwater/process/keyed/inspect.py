@@ -11,13 +11,14 @@ from headwater.process.keyed import expire
 from headwater.process.keyed.expiry import first_due
 from headwater.process.keyed.keeping import newest, placed
 from headwater.process.keyed.manifest import Manifest
+from headwater.process.keyed.spreading import WHOLE
 
 
 def summary(folder: Path) -> list[dict[str, Any]]:
     """One dict for each operator, bucket and arrangement of the pipeline in that folder.
 
     Keys: operator, level, bucket, arrangement, rows, bytes, chunks, runs; and `due`, a moment in µs, of the queue of an
-    operator that waits for ticks. Rows that merging will yet combine count. Bucket -1 is all of them, kept as one.
+    operator that waits for ticks. Rows that merging will yet combine count. Bucket "all": they are kept as one.
     """
     operators, buckets = newest(folder)
     found = []
@@ -26,7 +27,8 @@ def summary(folder: Path) -> list[dict[str, Any]]:
         for name, told in manifests.items():
             number, _, arrangement = name.partition(" ")
             operator, manifest = f"{number} {operators[number]}", Manifest.from_json(told)
-            where = {"operator": operator, "level": level, "bucket": bucket, "arrangement": arrangement}
+            which = "all" if bucket == WHOLE else bucket
+            where = {"operator": operator, "level": level, "bucket": which, "arrangement": arrangement}
             due = _due(operators[number], arrangement, manifest)
             found.append({**where, **asdict(manifest.size), **({} if due is None else {"due": due})})
     return sorted(found, key=lambda each: (each["level"], each["operator"], each["bucket"], each["arrangement"]))
