@@ -16,7 +16,7 @@ from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.packing import by_key
-from headwater.process.keyed.spreading import bounds, bucket_of, united, within
+from headwater.process.keyed.spreading import bounds, bucket_of, lies_within, united, within
 
 ROWS = pa.schema([("k", pa.int64()), ("_weight", pa.int64())])
 SHAPE = Shape(ROWS, ("k",), ("_weight",), compact=True)
@@ -54,9 +54,7 @@ def test_rows_stay_through_every_change_of_form(seed: int, monkeypatch: pytest.M
             shares = [Arrangement(SHAPE, store, within(whole, bucket, buckets, store)) for bucket in range(buckets)]
             for bucket, own in by_key(rows, ("k",), buckets):
                 shares[bucket].add(own)
-            for bucket, share in enumerate(shares):
-                low, high = bounds(bucket, buckets)
-                assert all(low <= ref.low and ref.high <= high for ref in share.manifest.refs)
+            assert all(lies_within(share.manifest, bucket, buckets) for bucket, share in enumerate(shares))
             assert found(*shares) == present(model)
             whole = united([share.manifest for share in shares])
         halfway += bool(whole.merges)

@@ -10,7 +10,7 @@ from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Manifest
 from headwater.process.keyed.bucket import ANSWER, DEAD, Ways, sent
 from headwater.process.keyed.memory import MemoryState
-from headwater.process.keyed.spreading import WHOLE, bounds, united, within
+from headwater.process.keyed.spreading import WHOLE, lies_within, united, within
 from headwater.process.keyed.through import Places, deliver, through, ways_of
 from headwater.process.plan import Plan
 from headwater.records import OFFSET, PARTITION, WEIGHT
@@ -94,8 +94,7 @@ class PlanBench:
         for name, shape in {name: each.shape for part in parts for name, each in part.items()}.items():
             manifests = [part[name].manifest if name in part else Manifest() for part in parts]
             for bucket, manifest in enumerate(manifests):
-                low, high = bounds(bucket, self.plan.buckets)
-                assert all(low <= ref.low and ref.high <= high for ref in manifest.refs), "rows are in their bucket"
+                assert lies_within(manifest, bucket, self.plan.buckets), "rows are in their bucket"
             whole.arrangements[name] = Arrangement(shape, whole, united(manifests))
         return whole
 

@@ -81,7 +81,7 @@ class FewRecords:
         return chosen
 
     def _run(self, news: Mapping[str, Entry]) -> dict[str, Entry]:
-        left = {}
+        left: dict[str, Entry] = {}
         planned = {self._jobs[name][0]: entry.progress for name, entry in news.items()}
         try:
             (task,) = self._reading.tasks(planned, cores=1)

@@ -32,7 +32,7 @@ from headwater.process.keyed.arrangement import Arrangement, Manifest, Shape
 from headwater.process.keyed.chunk import ChunkRef, Loaded
 from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.pending import PendingChunks
-from headwater.process.keyed.spreading import WHOLE, united, within
+from headwater.process.keyed.spreading import WHOLE, lies_within, united, within
 from headwater.process.plan import Plan
 
 FOLDER = "kept"
@@ -62,6 +62,9 @@ def held(buckets: Buckets, level: int, bucket: int, ways: int, chunks: Loaded) -
         whole = _read_all(buckets.get(place(level, WHOLE), {}))
         return {name: within(manifest, bucket, ways, chunks) for name, manifest in whole.items()}
     each = [_read_all(buckets.get(place(level, number), {})) for number in range(ways)]
+    for number, one in enumerate(each):
+        astray = next((name for name, manifest in one.items() if not lies_within(manifest, number, ways)), None)
+        assert astray is None, f"rows of {astray!r} are not found by the key that they are spread by"
     names = dict.fromkeys(name for one in each for name in one)
     return {name: united([one.get(name, Manifest()) for one in each]) for name in names}
 

@@ -48,6 +48,12 @@ def united(manifests: Sequence[Manifest]) -> Manifest:
     return Manifest(tuple(runs), tuple(merge for each in manifests for merge in each.merges))
 
 
+def lies_within(manifest: Manifest, bucket: int, buckets: int) -> bool:
+    """Whether all rows have hashes that belong to the bucket."""
+    low, high = bounds(bucket, buckets)
+    return all(low <= ref.low and ref.high <= high for ref in manifest.refs)
+
+
 def within(manifest: Manifest, bucket: int, buckets: int, chunks: Loaded) -> Manifest:
     """What of an arrangement belongs to a bucket."""
     low, high = bounds(bucket, buckets)
