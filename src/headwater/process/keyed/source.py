@@ -68,7 +68,7 @@ class PackedReader(DataSourceStreamReader):
         pipelines = Path(self._jobs[0].folder).parents[1]
         began = time.monotonic()
         until = began + IDLE_S
-        while (now := time.monotonic()) < until or now == began:
+        while (now := time.monotonic()) < until:
             self._log.wait(self._quiet, until - now)
             if held(pipelines):  # a backup is being made: no batch is planned meanwhile
                 break
