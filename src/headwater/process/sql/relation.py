@@ -26,6 +26,7 @@ from headwater.process.keyed.recompute import Recompute
 from headwater.process.keyed.top import Order, Top, cheap
 from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
 from headwater.process.sql.plain import plain_columns
+from headwater.process.sql.pruning import prune
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
 
@@ -339,6 +340,7 @@ class Build:
             net = not rel.append_only and not isinstance(part.origin, Scanned) and not _tells_apart(part)
             whole = () if rel.append_only else tuple(schema.names)
             part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain_columns(part.sql), net=net))
+        prune([*self._scanned.values()], self._made)
         self._spare_pairs()
         reads = tuple(
             Read(each.spec.name, each.columns, tuple(each.sends), each.metadata) for each in self._scanned.values()
