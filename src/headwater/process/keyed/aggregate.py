@@ -18,18 +18,18 @@ import pyarrow.compute as pc
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
-from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.bykey import Ints, hashes_of, matched, same_rows, taken
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.operator import Answer, FoundBy, State
+from headwater.process.keyed.reducing import How, reduced
+from headwater.process.keyed.weighing import netted, weighed
 from headwater.records import WEIGHT
 
 ROWS = "_rows"
 VALUE = "_value"
 _VERSION = "_version"
 _UPPER = np.uint64(0xFFFF_FFFF_0000_0000)
-
-How = Literal["sum", "min", "max"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ class Aggregate:
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         if not self.keys and not changes:  # the one group is in another bucket
-            return Answer(self._answer(self._groups.schema.empty_table(), self._groups.schema.empty_table()))
+            nothing = self._groups.stored.empty_table()
+            return Answer(self._answer(nothing, nothing, np.zeros(0, np.uint64)))
         groups = state.arrangement("groups", self._groups)
         partial = [changes.get(0, self.input.empty_table())]
         for place, each in enumerate(self.distinct, start=1):
@@ -96,9 +97,8 @@ class Aggregate:
             values, anew = self._extreme_values(state, place, extreme, changes.get(place), old, watermark)
             partial.append(values)
             left = _without(left, extreme.name, anew)
-        now = self._now(partial, left)
-        answer = self._answer(old, now)
-        hashes = hashes_of(now, self.keys)
+        now, hashes = self._now(partial, left)
+        answer = self._answer(old, now, hashes)
         groups.add(now, hashes)
         if self.until is not None:
             begins = ~np.isin(hashes, old[HASH].to_numpy())
@@ -110,40 +110,66 @@ class Aggregate:
 
     # --- the groups ---
 
-    def _now(self, partial: list[pa.Table], old: pa.Table) -> pa.Table:
-        """The row of each touched group as it will be: what it was, and all that came or went."""
-        names = ["old", *(f"partial{place}" for place in range(len(partial)))]
+    def _now(self, partial: list[pa.Table], old: pa.Table) -> tuple[pa.Table, Hashes]:
+        """The row of each touched group as it will be, what it was and all that came or went; sorted by hash."""
         # Of a group that is gone only the version counts: it is still there to be outlived.
-        parts = [f"FROM old WHERE NOT {GONE}", f"SELECT {duck.columns([*self.keys, _VERSION])} FROM old WHERE {GONE}"]
-        parts += [f"FROM {name}" for name in names[1:]]
-        numbers = "".join(f", {combined(how, name, self._kind(name))}" for name, how in self._numbers)
-        zero = " AND ".join(f"{duck.quoted(name)} = 0" for name, how in self._numbers if how == "sum")
-        gone = f"{WEIGHT} = 0{' AND ' + zero if zero else ''}" if self.keys else "false"
-        keys = duck.columns(self.keys) + ", " if self.keys else ""
-        grouped = f"GROUP BY {duck.columns(self.keys)}" if self.keys else ""
-        rows = duck.run(
-            f"SELECT *, {gone} AS {GONE} FROM (SELECT {keys}coalesce(sum({WEIGHT}), 0)::BIGINT AS {WEIGHT}{numbers}, "
-            f"coalesce(max({_VERSION}), 0) + 1 AS {_VERSION} FROM ("
-            + " UNION ALL BY NAME ".join(parts)
-            + f") {grouped})",
-            **dict(zip(names, [old, *partial], strict=True)),
-        )
-        return rows.select(self._groups.schema.names).cast(self._groups.schema)
+        gone = old[GONE].to_numpy()
+        parts = [
+            old.filter(pa.array(~gone)).drop_columns([HASH, GONE]),
+            old.filter(pa.array(gone)).select([*self.keys, _VERSION]),
+        ]
+        parts += [self._typed(each) for each in partial]
+        rows = pa.concat_tables([parts[0], *(each for each in parts[1:] if each.num_rows)], promote_options="default")
+        how: list[tuple[str, How]] = [(WEIGHT, "sum"), *self._numbers, (_VERSION, "max")]
+        now = reduced(rows, self.keys, how)
+        if now is None:
+            numbers = "".join(f", {combined(how, name, self._kind(name))}" for name, how in self._numbers)
+            keys, grouped = (duck.columns(self.keys), " GROUP BY ALL") if self.keys else ("NULL AS _nothing", "")
+            now = duck.run(
+                f"SELECT {keys}, coalesce(sum({WEIGHT}), 0)::BIGINT AS {WEIGHT}{numbers}, max({_VERSION}) AS {_VERSION}"
+                f" FROM rows{grouped}",
+                rows=rows,
+            )
+        now = self._outlived(now)
+        hashes = hashes_of(now, self.keys)
+        order = np.argsort(hashes, kind="stable")
+        return taken(now, order), hashes[order]
 
-    def _answer(self, old: pa.Table, now: pa.Table) -> pa.Table:
+    def _typed(self, partial: pa.Table) -> pa.Table:
+        """In the types in which numbers are kept."""
+        kept = pa.schema([self._groups.schema.field(name) for name in partial.schema.names])
+        return partial if partial.schema == kept else partial.cast(kept)
+
+    def _outlived(self, now: pa.Table) -> pa.Table:
+        """With the version that follows the last one, and whether the group is gone."""
+        version = pc.add(now[_VERSION].fill_null(0), 1)
+        gone = np.full(now.num_rows, bool(self.keys))
+        for name in (WEIGHT, *(name for name, how in self._numbers if how == "sum")):
+            gone &= pc.equal(now[name], pa.scalar(0).cast(now.schema.field(name).type)).to_numpy()
+        schema = self._groups.schema
+        columns = {**dict(zip(now.schema.names, now.columns, strict=True)), _VERSION: version, GONE: pa.array(gone)}
+        return pa.table({name: columns[name] for name in schema.names}).cast(schema)
+
+    def _answer(self, old: pa.Table, now: pa.Table, hashes: Hashes) -> pa.Table:
         """The row of each touched group as it was, taken away, and as it is, put in its place."""
-        shown = duck.columns([*self.keys, *(name for name, _ in self._numbers)])
-        there = f"AND {WEIGHT} > 0" if self.keys else ""
-        return duck.run(
-            f"""
-            SELECT * EXCLUDE (w), sum(w)::BIGINT AS {WEIGHT} FROM (
-              SELECT {shown + ", " if shown else ""}{WEIGHT} AS {ROWS}, -1 AS w FROM old WHERE NOT {GONE} {there}
-              UNION ALL
-              SELECT {shown + ", " if shown else ""}{WEIGHT}, 1 FROM now WHERE NOT {GONE} {there}
-            ) GROUP BY ALL HAVING sum(w) <> 0""",
-            old=old,
-            now=now,
-        )
+        was, was_hashes = self._shown(old, old[HASH].to_numpy())
+        became, hashes = self._shown(now, hashes)
+        if self.keys:
+            places, found = matched(became, hashes, was, was_hashes, self.keys)
+        else:
+            places, found = np.zeros(became.num_rows, np.int64), np.full(became.num_rows, bool(was.num_rows))
+        pairs = np.flatnonzero(found)
+        pairs = pairs[same_rows(taken(became, pairs), taken(was, places[pairs]))]
+        return weighed(was.schema, [(_but(was, places[pairs]), -1), (_but(became, pairs), 1)])
+
+    def _shown(self, groups: pa.Table, hashes: Hashes) -> tuple[pa.Table, Hashes]:
+        """Those that are there, in the columns of the answer."""
+        there = ~groups[GONE].to_numpy()
+        if self.keys:
+            there &= groups[WEIGHT].to_numpy() > 0
+        shown = groups.select([*self.keys, *(name for name, _ in self._numbers), WEIGHT])
+        shown = shown.rename_columns([*shown.schema.names[:-1], ROWS])
+        return (shown, hashes) if there.all() else (shown.filter(pa.array(there)), hashes[there])
 
     # --- values of their own ---
 
@@ -199,17 +225,14 @@ class Aggregate:
             begins = ~np.isin(hashes, hashes_of(known, self.keys))
             past = self._taken_back(values, self._due(state, f"extreme {place}", changed, hashes, begins, watermark))
             values.add(self._past(past, watermark))
-        all_columns = duck.columns(schema.names[:-1])
-        keys = duck.columns(self.keys) + ", " if self.keys else ""
-        return duck.run(
-            f"""
-            SELECT {keys}{told.how}({VALUE}) AS {duck.quoted(told.name)} FROM (
-              SELECT {all_columns} FROM came UNION ALL
-              SELECT {all_columns} FROM left_over GROUP BY ALL HAVING sum({WEIGHT}) > 0
-            ) {"GROUP BY " + duck.columns(self.keys) if self.keys else ""}""",
-            came=changed.filter(pa.array(~np.isin(hashes, anew) & (changed[WEIGHT].to_numpy() > 0))),
-            left_over=values.gather(anew),
-        ), anew
+        came = changed.filter(pa.array(~np.isin(hashes, anew) & (changed[WEIGHT].to_numpy() > 0)))
+        counted = pa.concat_tables([came, _there(values.gather(anew))]).drop_columns([WEIGHT])
+        best = reduced(counted, self.keys, [(VALUE, told.how)])
+        if best is None:
+            keys = duck.columns(self.keys) + ", " if self.keys else ""
+            grouped = f" GROUP BY {duck.columns(self.keys)}" if self.keys else ""
+            best = duck.run(f"SELECT {keys}{told.how}({VALUE}) AS {VALUE} FROM rows{grouped}", rows=counted)
+        return best.rename_columns([*self.keys, told.name]), anew
 
     def _value_hashes(self, rows: pa.Table) -> Hashes:
         """Values of a group apart, and all of them in the group's bucket, which the upper half of a hash decides."""
@@ -305,6 +328,21 @@ def _without(old: pa.Table, name: str, hashes: Hashes) -> pa.Table:
     mask = pa.array(np.isin(old[HASH].to_numpy(), hashes))
     place = old.schema.get_field_index(name)
     return old.set_column(place, old.schema.field(place), pc.if_else(mask, pa.scalar(None, old[name].type), old[name]))
+
+
+def _there(rows: pa.Table) -> pa.Table:
+    """The values that are there, of those that came and went."""
+    rows = netted(rows) if rows.num_rows else rows
+    return rows.filter(pa.array(rows[WEIGHT].to_numpy() > 0))
+
+
+def _but(rows: pa.Table, places: Ints) -> pa.Table:
+    """All but those at these places."""
+    if not len(places):
+        return rows
+    left = np.ones(rows.num_rows, np.bool_)
+    left[places] = False
+    return rows.filter(pa.array(left))
 
 
 def _gone(rows: pa.Table) -> pa.Table:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headwater.log.keyhash import Hashes
 from headwater.process import duck
 from headwater.process.keyed.bykey import Ints, Mask, by_key, taken
+from headwater.process.keyed.reducing import reduced
 
 HASH = "_hash"
 GONE = "_gone"
@@ -69,6 +70,10 @@ class Shape:
 
     def _summed(self, rows: pa.Table) -> pa.Table:
         own = [name for name in self.stored.names if name not in self.additive]
+        few = reduced(rows, own, [(name, "sum") for name in self.additive])
+        if few is not None:
+            left = np.any([few[name].to_numpy() != 0 for name in self.additive], axis=0)
+            return few.filter(pa.array(left)).select(self.stored.names)
         sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in self.additive)
         some = " OR ".join(f"sum({duck.quoted(name)}) <> 0" for name in self.additive)
         answer = duck.run(f"SELECT {duck.columns(own)}, {sums} FROM rows GROUP BY ALL HAVING {some}", rows=rows)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process import duck
+from headwater.process.keyed.reducing import reduced
 from headwater.records import WEIGHT
 
 
@@ -23,7 +24,10 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
 
 def netted(rows: pa.Table) -> pa.Table:
     """Each row once, with the sum of its weights; those that cancel are gone."""
-    return duck.run(net("FROM rows"), rows=rows)
+    summed = reduced(rows, [name for name in rows.schema.names if name != WEIGHT], [(WEIGHT, "sum")])
+    if summed is None:
+        return duck.run(net("FROM rows"), rows=rows)
+    return summed.filter(pc.not_equal(summed[WEIGHT], 0)).select(rows.schema.names)
 
 
 def net(sql: str) -> str:

@@ -1,7 +1,7 @@
 """Columns that nobody asks for are left out: of what joins answer and keep, and of what is sent to them.
 
-While a plan is built, a join answers all columns of both sides, for nobody knows yet what will be asked of them. Once it
-is built, one walk from its end to its beginning does.
+While a plan is built, a join answers all columns of both sides, for nobody knows yet what will be asked of them. Once
+it is built, one walk from its end to its beginning does.
 """
 
 from __future__ import annotations
