@@ -145,7 +145,7 @@ class House:
             if job.kept is not None:
                 _, buckets = newest(Path(job.folder))
                 manifests = [told for place in buckets.values() for told in place.values()]
-                listed = {id for told in manifests for id in Manifest.from_json(told).ids}
+                listed = {id.partition(".")[0] for told in manifests for id in Manifest.from_json(told).ids}
                 chunks = Path(job.folder) / "kept" / "chunks"
                 assert {file.name for file in chunks.iterdir()} == listed if chunks.exists() else not listed
 

@@ -14,7 +14,7 @@ from headwater.log.embedded import EmbeddedLog, chunks
 from headwater.log.recent import Recent
 from headwater.process.keyed import chunkfiles
 from headwater.process.keyed.arrangement import HASH
-from headwater.process.keyed.chunk import Run, write_run
+from headwater.process.keyed.chunk import Chunk, Run, write_run
 from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.pending import PendingChunks
 
@@ -85,6 +85,7 @@ def test_upkeep_keeps_nothing_mapped_that_it_has_replaced(
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChunkFiles:
     monkeypatch.setattr(chunkfiles, "_MAPPED", Recent(most=10, most_bytes=MOST_BYTES))
+    monkeypatch.setattr(chunkfiles, "_FRESH", Recent(most=0))
     return ChunkFiles(tmp_path)
 
 
@@ -97,9 +98,9 @@ def run_of(state: ChunkFiles, first: int, rows: int) -> Run:
 
 def test_a_dropped_chunk_of_state_is_not_mapped_any_more(state: ChunkFiles, tmp_path: Path) -> None:
     (ref,) = run_of(state, 0, 1000)
-    assert state.load(ref).num_rows == 1000
+    assert state.load(ref).rows.num_rows == 1000
     assert len(mapped_below(tmp_path)) == 1
-    state.remove([ref.id])
+    state.remove([ref.id], but=set())
     assert mapped_below(tmp_path) == []
 
 
@@ -110,12 +111,25 @@ def test_chunks_of_state_that_another_process_dropped_do_not_pile_up(
     runs = [run_of(state, number * rows, rows) for number in range(20)]
     for _ in range(2):
         for number, (ref,) in enumerate(runs):
-            assert state.load(ref)[HASH][0].as_py() == number * rows
-    for (ref,) in runs:
-        (tmp_path / ref.id).unlink()
+            assert int(state.load(ref).hashes[0]) == number * rows
+    for file in tmp_path.iterdir():
+        file.unlink()
     sizes = mapped_below(tmp_path)
     assert 0 < len(sizes) <= most
     assert is_bounded(sizes)
+
+
+def test_chunks_as_they_were_written_stay_in_memory_for_a_while_only(
+    state: ChunkFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunkfiles, "_FRESH", fresh := Recent[Chunk](most=3, most_bytes=100_000))
+    runs = [run_of(state, number * 1000, 1000) for number in range(20)]
+    assert len(fresh) == 3
+    state.load(runs[-1][0])
+    assert mapped_below(tmp_path) == []
+    state.remove([runs[-1][0].id], but=set())
+    assert len(fresh) == 2
+    assert int(state.load(runs[0][0]).hashes[-1]) == 999
 
 
 def test_state_too_large_to_stay_mapped_is_verified_once(state: ChunkFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from headwater.log.keyhash import Hashes
 from headwater.process.keyed import merging
-from headwater.process.keyed.bykey import Mask, hashes_of, taken
+from headwater.process.keyed.bykey import Ints, Mask, hashes_of, taken
 from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, divide, run_size, write_run
 from headwater.process.keyed.combining import GONE, HASH, Shape
 from headwater.process.keyed.manifest import Manifest
@@ -53,10 +52,10 @@ class Arrangement:
         """As `gather`, with each row's `_hash`."""
         found = [self.shape.stored.empty_table()]
         for ref, near in _near(self.manifest.refs, wanted):
-            rows = self._chunks.load(ref)
-            positions = _positions(rows[HASH].to_numpy(), near)
+            chunk = self._chunks.load(ref)
+            positions = _positions(chunk.hashes, near)
             if len(positions):
-                found.append(taken(rows, positions))
+                found.append(taken(chunk.rows, positions))
         return pa.concat_tables(found)
 
     # --- changing ---
@@ -129,7 +128,7 @@ class Arrangement:
         """Which of these hashes (sorted) have rows in these chunks."""
         held = np.zeros(len(hashes), np.bool_)
         for ref, near in _near(refs, hashes):
-            there = self._chunks.load(ref)[HASH].to_numpy()
+            there = self._chunks.load(ref).hashes
             places = np.minimum(np.searchsorted(there, near), len(there) - 1)
             held[np.isin(hashes, near[there[places] == near])] = True
         return held
@@ -156,9 +155,15 @@ def _near(refs: Iterable[ChunkRef], wanted: Hashes) -> Iterable[tuple[ChunkRef, 
             yield ref, near
 
 
-def _positions(hashes: Hashes, wanted: Hashes) -> np.ndarray[Any, Any]:
-    """Where rows with the wanted hashes stand: the ranges found by binary search, laid end to end."""
-    low, high = np.searchsorted(hashes, wanted, "left"), np.searchsorted(hashes, wanted, "right")
-    sizes = high - low
+def _positions(hashes: Hashes, wanted: Hashes) -> Ints:
+    """Where rows with the wanted hashes stand: found by binary search; of several with one hash the range of them."""
+    low: Ints = np.searchsorted(hashes, wanted)
+    hit = hashes[np.minimum(low, len(hashes) - 1)] == wanted
+    low = low[hit]
+    after = low + 1
+    if not len(low) or not (hashes[np.minimum(after, len(hashes) - 1)] == hashes[low]).any():
+        return low
+    sizes = np.searchsorted(hashes, wanted[hit], "right") - low
     ends = np.cumsum(sizes)
-    return np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1] if len(ends) else 0)
+    places: Ints = np.repeat(low - (ends - sizes), sizes) + np.arange(ends[-1])
+    return places

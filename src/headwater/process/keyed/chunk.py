@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import uuid
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
@@ -24,7 +23,7 @@ _CHECKSUM = 8
 class ChunkRef:
     """The rows of a chunk with hashes from `low` to `high`: all of it, or what is left after a part was merged away.
 
-    The id ends with the checksum of the content.
+    The id is chosen by whoever keeps it, and ends with the checksum of the content.
     """
 
     id: str
@@ -60,16 +59,29 @@ def run_size(run: Run) -> int:
     return sum(ref.size for ref in run)
 
 
+@dataclass(frozen=True)
+class Chunk:
+    rows: pa.Table
+    hashes: Hashes
+    """Those of the rows, as numpy has them."""
+
+    @classmethod
+    def of(cls, data: pa.Buffer) -> Chunk:
+        rows = ipc.open_file(data).read_all()
+        return cls(rows, rows[HASH].to_numpy())
+
+
 class Loaded(Protocol):
     """Where chunks are read."""
 
-    def load(self, ref: ChunkRef) -> pa.Table: ...
+    def load(self, ref: ChunkRef) -> Chunk: ...
 
 
 class Chunks(Loaded, Protocol):
     """Where chunks are kept."""
 
-    def save(self, ref: ChunkRef, data: pa.Buffer) -> None: ...
+    def save(self, data: pa.Buffer) -> str:
+        """Answers the id under which it is kept."""
 
     def drop(self, ref: ChunkRef) -> None: ...
 
@@ -79,9 +91,9 @@ def write_run(rows: pa.Table, chunks: Chunks) -> Run:
     rows = rows.combine_chunks()
     run = []
     for piece in _cut(rows, max(1, math.ceil(rows.nbytes / CHUNK_BYTES))):
-        ref, data = _encode(piece)
-        chunks.save(ref, data)
-        run.append(ref)
+        data, hashes = _encoded(piece), piece[HASH]
+        low, high = hashes[0].as_py(), hashes[-1].as_py()
+        run.append(ChunkRef(chunks.save(data), piece.num_rows, data.size, low, high, piece.num_rows))
     return tuple(run)
 
 
@@ -92,22 +104,22 @@ def divide(run: Run, bound: int, chunks: Chunks) -> tuple[list[pa.Table], Run]:
         if ref.low > bound:
             rest.append(ref)
             continue
-        table = chunks.load(ref)
-        hashes = table[HASH].to_numpy()
-        low, high = ref.within(hashes)
-        middle = min(high, int(np.searchsorted(hashes, np.uint64(bound), "right")))
-        rows.append(table.slice(low, middle - low))
+        chunk = chunks.load(ref)
+        low, high = ref.within(chunk.hashes)
+        middle = min(high, int(np.searchsorted(chunk.hashes, np.uint64(bound), "right")))
+        rows.append(chunk.rows.slice(low, middle - low))
         if middle < high:
-            rest.append(replace(ref, rows=high - middle, low=int(hashes[middle])))
+            rest.append(replace(ref, rows=high - middle, low=int(chunk.hashes[middle])))
     return rows, tuple(rest)
 
 
 def is_of(data: Any, ref: ChunkRef) -> bool:
     """Whether this is the content of that chunk."""
-    return _checksum(data) == ref.checksum
+    return checksum(data) == ref.checksum
 
 
-def _checksum(data: Any) -> str:
+def checksum(data: Any) -> str:
+    """With which the id of a chunk ends."""
     return f"{google_crc32c.value(data):0{_CHECKSUM}x}"
 
 
@@ -119,22 +131,13 @@ def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
     return [rows.slice(a, b - a) for a, b in pairwise(bounds) if b > a]
 
 
-def _encode(rows: pa.Table) -> tuple[ChunkRef, pa.Buffer]:
+def _encoded(rows: pa.Table) -> pa.Buffer:
     rows = rows.combine_chunks()
     counting = pa.MockOutputStream()
     _write(rows, counting)
     data = pa.allocate_buffer(counting.size())
     _write(rows, pa.FixedSizeBufferWriter(data))
-    hashes = rows[HASH]
-    ref = ChunkRef(
-        id=uuid.uuid4().hex + _checksum(data),
-        rows=rows.num_rows,
-        bytes=data.size,
-        low=hashes[0].as_py(),
-        high=hashes[-1].as_py(),
-        whole=rows.num_rows,
-    )
-    return ref, data
+    return data
 
 
 def _write(rows: pa.Table, into: Any) -> None:

@@ -118,7 +118,7 @@ class Kept:
 
     def settle(self, sequence: int, epoch: Epoch, before: Buckets, after: Buckets) -> None:
         """Once the append stands: what only older lists speak of goes."""
-        self.chunks.remove(_ids(before) - _ids(after))
+        self.chunks.remove(_ids(before), but=_ids(after))
         self._remove_but(self._list(sequence, epoch))
 
     def verify(self, covered: Covered | None) -> None:
@@ -129,7 +129,7 @@ class Kept:
 
     def sweep(self, covered: Covered | None) -> None:
         """Before a run: what earlier ones have left behind goes."""
-        self.chunks.remove(self.chunks.others(_ids(self.buckets(covered))))
+        self.chunks.keep_only(_ids(self.buckets(covered)))
         self._remove_but(self._list(covered.sequence, covered.epoch) if covered is not None else None)
 
     def _list(self, sequence: int, epoch: Epoch) -> Path:

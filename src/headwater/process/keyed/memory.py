@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import pyarrow as pa
-from pyarrow import ipc
 
 from headwater.process.keyed.arrangement import Arrangement, ChunkRef, Shape
+from headwater.process.keyed.chunk import Chunk, checksum
 
 
 class MemoryState:
@@ -42,11 +43,13 @@ class MemoryState:
         }
         return other
 
-    def load(self, ref: ChunkRef) -> pa.Table:
-        return ipc.open_file(self.data[ref.id]).read_all()
+    def load(self, ref: ChunkRef) -> Chunk:
+        return Chunk.of(self.data[ref.id])
 
-    def save(self, ref: ChunkRef, data: pa.Buffer) -> None:
-        self.data[ref.id] = data
+    def save(self, data: pa.Buffer) -> str:
+        id = uuid.uuid4().hex + checksum(data)
+        self.data[id] = data
+        return id
 
     def drop(self, ref: ChunkRef) -> None:
         mine = (each.manifest.ids for each in self.arrangements.values())

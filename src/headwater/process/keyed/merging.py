@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, run_size
-from headwater.process.keyed.combining import HASH
 
 FANOUT = 8
 SMALLEST_TIER_BYTES = 64 * 1024
@@ -74,7 +73,7 @@ def _first_hashes(run: Run, rows: int, chunks: Chunks) -> np.ndarray[Any, Any]:
     for ref in run:
         if count >= rows:
             break
-        hashes = chunks.load(ref)[HASH].to_numpy()
+        hashes = chunks.load(ref).hashes
         low, high = ref.within(hashes)
         found.append(hashes[low : min(high, low + rows - count)])
         count += len(found[-1])

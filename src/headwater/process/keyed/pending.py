@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-from pyarrow import ipc
 
-from headwater.process.keyed.chunk import ChunkRef
-from headwater.process.keyed.chunkfiles import ChunkFiles
+from headwater.process.keyed.chunk import Chunk, ChunkRef
+from headwater.process.keyed.chunkfiles import ChunkFiles, Writing
 
 
 class PendingChunks:
@@ -17,19 +16,28 @@ class PendingChunks:
 
     def __init__(self, files: ChunkFiles) -> None:
         self._files = files
-        self._saved: dict[str, tuple[ChunkRef, pa.Buffer]] = {}
+        self._writing = Writing()
+        self._saved: dict[str, pa.Buffer] = {}
+        self._chunks: dict[str, Chunk] = {}
 
-    def load(self, ref: ChunkRef) -> pa.Table:
-        saved = self._saved.get(ref.id)
-        return ipc.open_file(saved[1]).read_all() if saved else self._files.load(ref)
+    def load(self, ref: ChunkRef) -> Chunk:
+        if ref.id not in self._saved:
+            return self._files.load(ref)
+        if ref.id not in self._chunks:
+            self._chunks[ref.id] = Chunk.of(self._saved[ref.id])
+        return self._chunks[ref.id]
 
-    def save(self, ref: ChunkRef, data: pa.Buffer) -> None:
-        self._saved[ref.id] = ref, data
+    def save(self, data: pa.Buffer) -> str:
+        id = self._writing.placed(data)
+        self._saved[id] = data
+        return id
 
     def drop(self, ref: ChunkRef) -> None:
         self._saved.pop(ref.id, None)
+        self._chunks.pop(ref.id, None)
 
     def settle(self) -> None:
-        for ref, data in self._saved.values():
-            self._files.save(ref, data)
+        self._files.save(self._saved)
         self._saved.clear()
+        self._chunks.clear()
+        self._writing = Writing()

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from headwater.log.keyhash import Hashes
 from headwater.process.keyed.chunk import Loaded, Run
-from headwater.process.keyed.combining import HASH
 from headwater.process.keyed.manifest import Manifest
 from headwater.process.keyed.merging import Merge, tier_of
 
@@ -78,7 +77,7 @@ def _between(run: Run, low: int, high: int, chunks: Loaded) -> Run:
         if low <= ref.low and ref.high <= high:
             found.append(ref)
         elif ref.low <= high and ref.high >= low:
-            hashes = chunks.load(ref)[HASH].to_numpy()
+            hashes = chunks.load(ref).hashes
             first = int(np.searchsorted(hashes, np.uint64(max(low, ref.low)), "left"))
             last = int(np.searchsorted(hashes, np.uint64(min(high, ref.high)), "right"))
             if last > first:
