@@ -15,6 +15,7 @@ from headwater.process import duck, functions
 from headwater.process.keyed import spreading
 from headwater.process.keyed.first import First
 from headwater.process.keyed.operator import FoundBy, Operator
+from headwater.process.keyed.partial import Partial
 
 BUCKETS = 4
 """How many ways keys are spread over state. Fixed for a version of a view."""
@@ -46,6 +47,8 @@ class Send:
     local: bool = False
     plain: tuple[tuple[str, str], ...] | None = None
     """If the query only chooses and renames columns: each one's name, and which it is of `changes`, or `ONE`."""
+    partial: Partial | None = None
+    """If the query only brings rows together by some columns: how, so that few rows can do without DuckDB."""
     first: First | None = None
     """If only some of its rows need to travel."""
     net: bool = False

@@ -20,7 +20,7 @@ import pyarrow as pa
 from headwater.process import duck
 from headwater.process.keyed.operator import State, Within
 from headwater.process.keyed.packing import by_key, pack
-from headwater.process.keyed.weighing import net, only_added
+from headwater.process.keyed.weighing import net, netted, only_added
 from headwater.process.plan import CHANGES, ONE, OUT, Node, Plan, Send
 
 WATERMARK = -1
@@ -99,11 +99,19 @@ def sent(send: Send, rows: pa.Table, buckets: int) -> Iterator[Rows]:
 
 
 def linear(send: Send, rows: pa.Table) -> pa.Table:
-    if send.net and not only_added(rows):
-        return duck.run(net(send.sql or f"FROM {CHANGES}"), **{CHANGES: rows})
+    if not send.net or only_added(rows):
+        return _answered(send, rows)
+    if rows.num_rows <= duck.FEW:
+        return netted(_answered(send, rows))
+    return duck.run(net(send.sql or f"FROM {CHANGES}"), **{CHANGES: rows})
+
+
+def _answered(send: Send, rows: pa.Table) -> pa.Table:
     if send.plain is not None:
         one = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
         return pa.table({name: one if of == ONE else rows.column(of) for name, of in send.plain})
+    if send.partial is not None and (few := send.partial.of(rows)) is not None:
+        return few
     return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})
 
 

@@ -19,6 +19,7 @@ from headwater.process.keyed.join import LEFT, Join
 from headwater.process.keyed.operator import Operator
 from headwater.process.plan import CHANGES, Send
 from headwater.process.sql.parse import DIALECT
+from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
 from headwater.records import WEIGHT
 
@@ -67,13 +68,13 @@ def _prune_join(node: _Node, join: Join, origins: Iterable[_Origin]) -> None:
         assert send.sql is not None
         side = pruned_join.left if send.port == LEFT else pruned_join.right
         sql = narrowed(send.sql, side.names)
-        origin.sends[place] = replace(send, sql=sql, plain=plain_columns(sql))
+        origin.sends[place] = replace(send, sql=sql, plain=plain_columns(sql), partial=partial_of(sql))
     node.operator = pruned_join
     node.schema = pa.schema([field for field in node.schema if field.name in {*output, WEIGHT}])
     for place, send in enumerate(node.sends):
         if send.sql is not None:
             sql = narrowed(send.sql, None)
-            node.sends[place] = replace(send, sql=sql, plain=plain_columns(sql))
+            node.sends[place] = replace(send, sql=sql, plain=plain_columns(sql), partial=partial_of(sql))
 
 
 def columns_used(sql: str) -> set[str] | None:

@@ -25,6 +25,7 @@ from headwater.process.keyed.operator import Operator
 from headwater.process.keyed.recompute import Recompute
 from headwater.process.keyed.top import Order, Top, cheap
 from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
+from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
 from headwater.process.sql.pruning import prune
 from headwater.records import OFFSET, PARTITION, WEIGHT
@@ -234,9 +235,20 @@ class Build:
                 assert not isinstance(part.origin, Lazy)
                 local = stay and part.origin.level == level
                 spared = first if isinstance(part.origin, Scanned) else None
-                plain = plain_columns(part.sql)
                 spread = rel.spread if local and rel.spread is not None else key
-                part.origin.sends.append(Send(part.sql, spread, number, port, everywhere, local, plain, spared))
+                part.origin.sends.append(
+                    Send(
+                        part.sql,
+                        spread,
+                        number,
+                        port,
+                        everywhere,
+                        local,
+                        plain=plain_columns(part.sql),
+                        partial=partial_of(part.sql),
+                        first=spared,
+                    )
+                )
         answered = operator.step(MemoryState(), {0: samples[0].empty_table()}, None).rows.schema
         node = Made(operator, number, level, answered)
         self._made.append(node)
