@@ -33,10 +33,14 @@ __all__ = ["GONE", "HASH", "Arrangement", "ChunkRef", "Chunks", "Manifest", "Sha
 
 
 class Arrangement:
-    def __init__(self, shape: Shape, chunks: Chunks, manifest: Manifest | None = None) -> None:
+    """With `later`, runs are merged only when `merge` is called, as much as went with what was added until then."""
+
+    def __init__(self, shape: Shape, chunks: Chunks, manifest: Manifest | None = None, *, later: bool = False) -> None:
         self.shape = shape
         self.manifest = manifest or Manifest()
         self._chunks = chunks
+        self._later = later
+        self._budget = 0
 
     # --- reading ---
 
@@ -72,7 +76,14 @@ class Arrangement:
             ordered = ordered.take(np.argsort(hashes, kind="stable"))
         run = write_run(ordered, self._chunks)
         self.manifest = Manifest((*self.manifest.runs, run), self.manifest.merges)
-        self._merge(max(merging.MERGE_BYTES, merging.MERGE_FACTOR * run_size(run)))
+        self._budget += max(merging.MERGE_BYTES, merging.MERGE_FACTOR * run_size(run))
+        if not self._later:
+            self.merge()
+
+    def merge(self) -> None:
+        if self._budget:
+            budget, self._budget = self._budget, 0
+            self._merge(budget)
 
     def take_up_to(self, bound: int) -> pa.Table:
         """Remove the rows with hashes up to `bound`, and return them. The work is that of the rows taken."""

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from headwater.log.protocol import Part
 from headwater.process.blame import blamed_on
 from headwater.process.hold import batch_unless_held
 from headwater.process.job import Job
-from headwater.process.keyed.appending import append_view
+from headwater.process.keyed.appending import Standing, append_view
 from headwater.process.keyed.bucket import ANSWER, DEAD, together
 from headwater.process.keyed.keeping import Buckets, BucketState, Manifests, held, place
 from headwater.process.keyed.offsets import Entry
@@ -40,6 +40,7 @@ TOLD = "few.json"
 class _Computed:
     parts: list[Part]
     changed: Buckets
+    states: Mapping[str, BucketState]
 
 
 class FewRecords:
@@ -51,6 +52,8 @@ class FewRecords:
         """How many batches in a row took long."""
         self._turns = 0
         """How many batches Spark is to run before it is tried again here: perhaps only the machine was slow."""
+        self._standing: dict[str, Standing] = {}
+        """By producer, what its next batch begins with, if it is one of few records again."""
         self._told: dict[str, Any] = {"batches": 0, "left": 0, "failed": None}
 
     def run(self, news: Mapping[str, Entry], pipelines: Path) -> Mapping[str, Entry]:
@@ -91,13 +94,25 @@ class FewRecords:
         for name, entry in news.items():
             view, job = self._jobs[name]
             try:
-                computed = _computed(job, view, task, scanned)
+                begun = self._begun(job, entry)
+                computed = _computed(job, view, task, scanned, begun.buckets)
             except Exception as error:  # noqa: BLE001  as above
                 left |= self._left({name: entry}, error)
                 continue
             with blamed_on(job):
-                append_view(job, computed.parts, computed.changed, entry.progress)
+                standing = append_view(job, computed.parts, computed.changed, entry.progress, begun)
+            self._standing[name] = _merged(job, standing, computed.states)
         return left
+
+    def _begun(self, job: Job, entry: Entry) -> Standing:
+        """What is known of the last batch, unless Spark has run one since."""
+        known = self._standing.pop(job.producer.name, None)
+        if known is not None and known.position == entry.start:
+            return known
+        standing = Standing.of(job)
+        if known is not None and job.kept is not None:
+            job.kept.forget([known.buckets], but=standing.listed)
+        return standing
 
     def _left(self, entries: dict[str, Entry], error: Exception) -> dict[str, Entry]:
         self._told |= {"left": self._told["left"] + len(entries), "failed": type(error).__name__}
@@ -115,7 +130,9 @@ def _records(entry: Entry) -> int:
     return entry.end.position.total - entry.start.total
 
 
-def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str], Scanned]) -> _Computed:
+def _computed(
+    job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str], Scanned], before: Buckets
+) -> _Computed:
     """Nothing that it writes is listed anywhere yet."""
     job.reached("1 after")
     plan = job.keyed
@@ -124,21 +141,31 @@ def _computed(job: Job, view: int, task: Task, scanned: Mapping[tuple[int, str],
     for read in plan.reads:
         for _, rows in leaving_source(job, read, scanned.get((view, read.topic), []), ways_of(plan, unite=True)):
             deliver(rows, arriving)
-    covered, kept = job.log().covered(job.producer.name), job.kept
-    before = kept.buckets(covered) if kept is not None else {}
+    kept = job.kept
     states: dict[str, BucketState] = {}
 
     def state(level: int, bucket: int) -> BucketState:
         assert kept is not None
         known = held(before, level, bucket, plan.buckets, kept.chunks)
-        return states.setdefault(place(level, bucket), BucketState(kept.chunks, known))
+        return states.setdefault(place(level, bucket), BucketState(kept.chunks, known, later=True))
 
     passed = watermark(job, task.ends[view]) if plan.levels else None
     leaves = through(plan, arriving, state, watermark=passed, first=view in task.first)
     parts = [part for bucket, ports in sorted(leaves.items()) for part in _staged(job, bucket, ports)]
     changed: dict[str, Manifests] = {here: each.settle() for here, each in states.items()}
     job.reached("2 after")
-    return _Computed(parts, changed)
+    return _Computed(parts, changed, states)
+
+
+def _merged(job: Job, standing: Standing, states: Mapping[str, BucketState]) -> Standing:
+    """Now that nobody waits: state is merged for the next batch, which lists it as it is then."""
+    if job.kept is None:
+        return standing
+    try:
+        merged = {here: each.merge() for here, each in states.items()}
+    except Exception:  # noqa: BLE001  the batch is done; the next one begins with what is listed, and meets it
+        return standing
+    return replace(standing, buckets={**standing.buckets, **merged})
 
 
 def _staged(job: Job, bucket: int, ports: Mapping[int, Sequence[Any]]) -> list[Part]:

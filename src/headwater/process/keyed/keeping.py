@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -116,10 +116,13 @@ class Kept:
         part.write_text(told)
         os.replace(part, self._list(sequence, epoch))
 
-    def settle(self, sequence: int, epoch: Epoch, before: Buckets, after: Buckets) -> None:
-        """Once the append stands: what only older lists speak of goes."""
-        self.chunks.remove(_ids(before), but=_ids(after))
+    def settle(self, sequence: int, epoch: Epoch, before: Iterable[Buckets], after: Buckets) -> None:
+        """Once the append stands: what only `before` speaks of goes, and older lists."""
+        self.forget(before, but=after)
         self._remove_but(self._list(sequence, epoch))
+
+    def forget(self, buckets: Iterable[Buckets], *, but: Buckets) -> None:
+        self.chunks.remove({id for each in buckets for id in _ids(each)}, but=_ids(but))
 
     def verify(self, covered: Covered | None) -> None:
         """Raises `CheckpointLost` if something of the state that goes with this append is not there."""
@@ -142,17 +145,28 @@ class Kept:
 
 
 class BucketState:
-    """The arrangements of one bucket in one level, or of all of them, for one batch."""
+    """The arrangements of one bucket in one level, or of all of them, for one batch.
 
-    def __init__(self, chunks: ChunkFiles, manifests: Mapping[str, Manifest]) -> None:
+    With `later`, nothing is merged before `merge` is called, when the batch is appended and nobody waits for it.
+    """
+
+    def __init__(self, chunks: ChunkFiles, manifests: Mapping[str, Manifest], *, later: bool = False) -> None:
         self._manifests = manifests
         self._store = PendingChunks(chunks)
         self._arrangements: dict[str, Arrangement] = {}
+        self._later = later
 
     def arrangement(self, name: str, shape: Shape) -> Arrangement:
         if name not in self._arrangements:
-            self._arrangements[name] = Arrangement(shape, self._store, self._manifests.get(name))
+            known = self._manifests.get(name)
+            self._arrangements[name] = Arrangement(shape, self._store, known, later=self._later)
         return self._arrangements[name]
+
+    def merge(self) -> Manifests:
+        """As `settle`, for what is merged now."""
+        for each in self._arrangements.values():
+            each.merge()
+        return self.settle()
 
     def settle(self) -> Manifests:
         """Write all that the batch has added; answers the manifests that say so."""
