@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -278,7 +279,7 @@ class Aggregate:
         """The numbers of the answer, by name."""
         return self._numbers
 
-    @property
+    @cached_property
     def _numbers(self) -> list[tuple[str, How]]:
         counted: list[tuple[str, How]] = [(name, "sum") for each in self.distinct for name in each.counts]
         return [*self.how, *counted, *((each.name, each.how) for each in self.extremes)]
@@ -292,7 +293,7 @@ class Aggregate:
     def _key_fields(self) -> list[pa.Field]:
         return [self.input.field(key) for key in self.keys]
 
-    @property
+    @cached_property
     def _groups(self) -> Shape:
         numbers = [pa.field(name, self._kind(name)) for name, _ in self._numbers]
         kept = [pa.field(WEIGHT, pa.int64()), *numbers, pa.field(_VERSION, pa.int64()), pa.field(GONE, pa.bool_())]

@@ -54,13 +54,13 @@ class Arrangement:
 
     def hashed(self, wanted: Hashes) -> pa.Table:
         """As `gather`, with each row's `_hash`."""
-        found = [self.shape.stored.empty_table()]
+        found = []
         for ref, near in _near(self.manifest.refs, wanted):
             chunk = self._chunks.load(ref)
             positions = _positions(chunk.hashes, near)
             if len(positions):
                 found.append(taken(chunk.rows, positions))
-        return pa.concat_tables(found)
+        return pa.concat_tables(found) if found else self.shape.stored.empty_table()
 
     # --- changing ---
 
@@ -158,12 +158,14 @@ def _with_new_merges(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _near(refs: Iterable[ChunkRef], wanted: Hashes) -> Iterable[tuple[ChunkRef, Hashes]]:
+def _near(refs: Run, wanted: Hashes) -> Iterable[tuple[ChunkRef, Hashes]]:
     """The chunks that may hold wanted hashes (sorted), each with those that fall into its range."""
-    for ref in refs:
-        near = wanted[slice(*ref.within(wanted))]
-        if len(near):
-            yield ref, near
+    if not len(wanted):
+        return
+    begins = np.searchsorted(wanted, np.array([ref.low for ref in refs], np.uint64))
+    ends = np.searchsorted(wanted, np.array([ref.high for ref in refs], np.uint64), "right")
+    for place in np.flatnonzero(begins < ends).tolist():
+        yield refs[place], wanted[begins[place] : ends[place]]
 
 
 def _positions(hashes: Hashes, wanted: Hashes) -> Ints:

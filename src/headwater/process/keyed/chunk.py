@@ -16,6 +16,8 @@ from headwater.log.keyhash import Hashes
 from headwater.process.keyed.combining import HASH
 
 CHUNK_BYTES = 8 * 1024 * 1024
+SMALL_BYTES = 64 * 1024
+"""Up to here it takes longer to count bytes beforehand than to make room for them."""
 _CHECKSUM = 8
 
 
@@ -125,6 +127,8 @@ def checksum(data: Any) -> str:
 
 def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
     """Pieces of about the same size; rows of one hash stay in one piece, so ranges are disjoint."""
+    if pieces == 1:
+        return [rows]
     hashes = rows[HASH].to_numpy()
     targets = hashes[(np.arange(1, pieces) * rows.num_rows) // pieces]
     bounds = [0, *np.unique(np.searchsorted(hashes, targets)).tolist(), rows.num_rows]
@@ -132,7 +136,10 @@ def _cut(rows: pa.Table, pieces: int) -> list[pa.Table]:
 
 
 def _encoded(rows: pa.Table) -> pa.Buffer:
-    rows = rows.combine_chunks()
+    if rows.nbytes < SMALL_BYTES:
+        growing = pa.BufferOutputStream()
+        _write(rows, growing)
+        return growing.getvalue()
     counting = pa.MockOutputStream()
     _write(rows, counting)
     data = pa.allocate_buffer(counting.size())

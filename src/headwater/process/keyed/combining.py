@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +44,7 @@ class Shape:
     compact: bool = False
     newest: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def stored(self) -> pa.Schema:
         return pa.schema([pa.field(HASH, pa.uint64()), *self.schema])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -70,8 +71,7 @@ class Join:
         return None if self.left_until or self.right_until else (self.left_key, self.right_key)
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
-        lefts = state.arrangement("left", Shape(self.left, self.left_key, (WEIGHT,), compact=False))
-        rights = state.arrangement("right", Shape(self.right, self.right_key, (WEIGHT,), compact=False))
+        lefts, rights = (state.arrangement(side, shape) for side, shape in self._kept.items())
         left = changes.get(LEFT, self.left.empty_table())
         right = changes.get(RIGHT, self.right.empty_table())
         left_hashes, right_hashes = hashes_of(left, self.left_key), hashes_of(right, self.right_key)
@@ -136,7 +136,14 @@ class Join:
         found = duck.run(f"SELECT {_PLACE} FROM pairs WHERE {self.on}", pairs=rows)
         return pairs if found.num_rows == len(pairs) else pairs.only(found[_PLACE].to_numpy())
 
-    @property
+    @cached_property
+    def _kept(self) -> dict[str, Shape]:
+        return {
+            "left": Shape(self.left, self.left_key, (WEIGHT,), compact=False),
+            "right": Shape(self.right, self.right_key, (WEIGHT,), compact=False),
+        }
+
+    @cached_property
     def _told(self) -> pa.Schema:
         sides = {**{field.name: field for field in self.right}, **{field.name: field for field in self.left}}
         return pa.schema([*(sides[name] for name in self.output), pa.field(WEIGHT, pa.int64())])
