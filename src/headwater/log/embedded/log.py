@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from headwater.clock import Clock, system_clock
 from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, Full, HeadwaterError, TopicNotFound
-from headwater.log.embedded import chunks, topics
+from headwater.log.embedded import chunks, snapshots, topics
 from headwater.log.embedded.append import Append
 from headwater.log.embedded.bound import NoRoom
 from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
-from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, rows_of_bytes, time_before
+from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, time_before
 from headwater.log.embedded.rowgroup import Handed, few_parts
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
@@ -291,28 +291,14 @@ class EmbeddedLog:
         max_bytes: int | None = None,
     ) -> Snapshot:
         after = after or Snapshot(AppendNumber(0), Position())
-        known = {name: self.known(name) for name in topics}
+        known = [self.known(name) for name in dict.fromkeys(topics)]
+        if max_bytes is None:
+            with self.catalog.look() as catalog:
+                newest = snapshots.newest(catalog, known)
+            if max_rows is None or snapshots.rows_since(newest, after) <= max_rows:
+                return newest
         with self.catalog.read() as catalog:
-            newest = newest_append(catalog)
-            if max_bytes is not None:
-                fitting = rows_of_bytes(catalog, [each.id for each in known.values()], after.number, max_bytes)
-                max_rows = fitting if max_rows is None else min(max_rows, fitting)
-            if max_rows is None:
-                ends = {name: {p: e.end for p, e in extents_of(catalog, each).items()} for name, each in known.items()}
-                return Snapshot(AppendNumber(newest), Position.of(ends))
-
-            def at(number: int) -> Position:
-                return Position.of({name: ends_at(catalog, each, number) for name, each in known.items()})
-
-            def rows(number: int) -> int:
-                return at(number).total - after.position.total
-
-            end = newest
-            if rows(newest) > max_rows:
-                end = _last(after.number, newest, lambda number: rows(number) <= max_rows)
-                if rows(end) <= 0:  # the next append is larger than the limit: it is a batch of its own
-                    end = _last(after.number, newest, lambda number: rows(number) <= 0) + 1
-            return Snapshot(AppendNumber(end), at(end))
+            return snapshots.limited(catalog, known, after, max_rows=max_rows, max_bytes=max_bytes)
 
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
         ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)
@@ -369,11 +355,3 @@ class EmbeddedLog:
                 if time.monotonic() >= deadline:
                     return AppendNumber(newest)
                 time.sleep(POLL_S)
-
-
-def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The greatest number in low..high for which a property that holds up to some point, and at low, holds."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
