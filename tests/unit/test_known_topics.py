@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from headwater.errors import TopicNotFound
 from headwater.log import Settings, Topic, TopicSpec
 from headwater.log.embedded import EmbeddedLog, topics
+from headwater.log.embedded.rows import select_chunks
 from headwater.records import schema_of
 
 NUMBERS = TopicSpec("numbers", schema_of({"n": "int64"}), partitions=1)
@@ -77,3 +79,33 @@ def test_a_topic_that_another_process_made_anew_is_another_one(log: EmbeddedLog,
     assert next(log.scan("numbers", 0, 0, 9)).to_pylist() == [{"text": "a"}]
     Topic(log, log.topic("numbers")).append([{"text": "b"}])
     assert Topic(log, text).read()["text"].to_pylist() == ["a", "b"]
+
+
+def test_a_scan_checks_its_topic_and_lists_its_chunks_with_their_data_by_one_statement_each(
+    log: EmbeddedLog, executed: Callable[[], list[str]]
+) -> None:
+    topic = Topic(log, log.create(NUMBERS))
+    for number in range(5):
+        topic.append([{"n": number}])
+    executed()
+    assert sum(batch.num_rows for batch in log.scan("numbers", 0, 0, 5, metadata=True)) == 5
+    asked, begin, standing, listing, commit = executed()
+    assert (begin, commit) == ("BEGIN", "COMMIT")
+    assert ["FROM topics" in asked, "FROM ends" in standing, "FROM chunks" in listing] == [True] * 3
+
+
+def test_a_page_of_a_scan_ends_with_the_chunk_that_is_too_much_for_it(
+    log: EmbeddedLog, executed: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic(log, log.create(NUMBERS))
+    for number in range(4):
+        topic.append([{"n": number}])
+    with log.catalog.read() as catalog:
+        size = select_chunks(catalog, log.known("numbers").id, "true", ())[0].size
+    monkeypatch.setattr("headwater.log.embedded.read.PAGE_BYTES", 2 * size - 1)
+    executed()
+    scan = log.scan("numbers", 0, 0, 4)
+    assert [next(scan).to_pylist(), next(scan).to_pylist()] == [[{"n": 0}], [{"n": 1}]]
+    assert executed().count("BEGIN") == 1
+    assert [batch.to_pylist() for batch in scan] == [[{"n": 2}], [{"n": 3}]]
+    assert executed().count("BEGIN") == 1

@@ -85,9 +85,13 @@ class EmbeddedLog:
 
     def topic(self, name: str) -> TopicSpec:
         """As it is now, also if another process has altered it."""
+        known = self._known.get(name)
+        if known is not None:
+            with self.catalog.look() as catalog:
+                if topics.is_current(catalog, known):
+                    return known.spec
         with self.catalog.read() as catalog:
-            known = topics.find(catalog, name, cached=self._known.get(name))
-        self._known[name] = known
+            known = self._known[name] = topics.find(catalog, name)
         return known.spec
 
     def topics(self) -> list[TopicSpec]:
