@@ -243,22 +243,22 @@ class EmbeddedLog:
         return Producer(producer, Epoch(epoch))
 
     def check(self, producer: Producer) -> None:
-        with self.catalog.read() as catalog:
-            row: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
-        if row is not None and row[0] > producer.epoch:
-            raise Fenced(producer=producer.name, epoch=producer.epoch, current=row[0])
+        with self.catalog.look() as catalog:
+            current: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).get
+        if current is not None and current > producer.epoch:
+            raise Fenced(producer=producer.name, epoch=producer.epoch, current=current)
 
     def covered(self, producer: str, *, at: AppendNumber | None = None, sequence: int | None = None) -> Covered | None:
-        with self.catalog.read() as catalog:
-            row: Any = catalog.execute(
-                "SELECT number, sequence, progress_start, progress_end, epoch FROM appends WHERE producer = ?"
-                " AND progress_end IS NOT NULL AND number <= ? AND (sequence = ?3 OR ?3 IS NULL)"
+        with self.catalog.look() as catalog:
+            rows: Any = catalog.execute(
+                "SELECT number, sequence, progress_start, progress_end, epoch FROM appends WHERE producer = ?1"
+                " AND progress_end IS NOT NULL AND (number <= ?2 OR ?2 IS NULL) AND (sequence = ?3 OR ?3 IS NULL)"
                 " ORDER BY sequence DESC LIMIT 1",
-                (producer, newest_append(catalog) if at is None else at, sequence),
-            ).fetchone()
-        if row is None:
-            return None
-        return Covered(row[0], row[1], Progress(Position.parse(row[2]), Position.parse(row[3])), Epoch(row[4]))
+                (producer, at, sequence),
+            ).fetchall()
+        for number, found, start, end, epoch in rows:
+            return Covered(number, found, Progress(Position.parse(start), Position.parse(end)), Epoch(epoch))
+        return None
 
     def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]:
         known = self.known(topic)
@@ -351,7 +351,7 @@ class EmbeddedLog:
         deadline = time.monotonic() + timeout_s
         while True:
             version = self.catalog.version()
-            with self.catalog.read() as catalog:
+            with self.catalog.look() as catalog:
                 newest = newest_append(catalog)
             if newest > after:
                 return AppendNumber(newest)
