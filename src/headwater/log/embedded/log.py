@@ -20,12 +20,13 @@ from headwater.log.embedded.bound import NoRoom
 from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
+from headwater.log.embedded.pins import Row, pin_in, pin_rows
 from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, time_before
 from headwater.log.embedded.rowgroup import Handed, few_parts
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
 from headwater.log.position import AppendNumber, Epoch, Position
-from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Producer, Progress, Snapshot
+from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Pin, Producer, Progress, Snapshot
 from headwater.log.spec import Settings, TopicSpec
 from headwater.log.topic import Topic
 from headwater.log.versions import key_bytes
@@ -185,13 +186,15 @@ class EmbeddedLog:
         sequence: int | None = None,
         progress: Progress | None = None,
         expect: Expected | None = None,
+        pin: Pin | None = None,
         timeout_s: float = 30.0,
     ) -> Appended:
         for part in parts:
             if part.file is not None and not self.disk.exists(part.file):
                 raise Corrupt(what="the staged chunk (its file is missing)", file=part.file)
         known = {name: self.known(name) for name in dict.fromkeys([*(part.topic for part in parts), *(expect or ())])}
-        wanted = Append(parts, known, producer, sequence, progress, expect)
+        pinned = (pin.name, self._pin_rows(pin)) if pin is not None else None
+        wanted = Append(parts, known, producer, sequence, progress, expect, pinned)
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -269,17 +272,11 @@ class EmbeddedLog:
     # --- pins ---
 
     def pin(self, name: str, position: Position, *, topics: Sequence[str]) -> None:
-        rows = [
-            (name, known.id, partition, position.offset(known.spec.name, partition))
-            for known in (self.known(topic) for topic in dict.fromkeys(topics))
-            for partition in range(known.spec.partitions)
-        ]
+        rows = self._pin_rows(Pin(name, position, tuple(topics)))
+        self.committer.run(lambda catalog: pin_in(catalog, name, rows))
 
-        def replace(catalog: Any) -> None:
-            catalog.execute("DELETE FROM pins WHERE name = ?", (name,))
-            catalog.executemany("INSERT INTO pins VALUES (?, ?, ?, ?)", rows)
-
-        self.committer.run(replace)
+    def _pin_rows(self, pin: Pin) -> list[Row]:
+        return pin_rows(pin.name, pin.position, [self.known(topic) for topic in dict.fromkeys(pin.topics)])
 
     def unpin(self, name: str) -> None:
         self.committer.run(lambda catalog: catalog.execute("DELETE FROM pins WHERE name = ?", (name,)).fetchall())

@@ -79,6 +79,12 @@ class Transaction:
         self._known.forget()
         return self._catalog
 
+    @property
+    def beside(self) -> apsw.Connection:
+        """The same, but only to read, and to write what none of this is about: producers and pins."""
+        self.flush()
+        return self._catalog
+
     def settings(self, topic: KnownTopic) -> Settings:
         """As they are now: another process may have altered them."""
         settings = self._known.settings
@@ -165,17 +171,17 @@ class Transaction:
                 'UPDATE ends SET "end" = ?, max_time = ? WHERE topic = ? AND partition = ?',
                 (*self._known.ends[place], *place),
             )
-        _insert(self._catalog, _CHUNK, self._chunks)
+        insert(self._catalog, _CHUNK, self._chunks)
         for counted in self._counted:
             self._catalog.execute(_VERSION, (*counted, self._known.versions[counted]))
-        _insert(self._catalog, _APPEND, self._appends)
+        insert(self._catalog, _APPEND, self._appends)
         self._moved.clear()
         self._counted.clear()
         self._chunks.clear()
         self._appends.clear()
 
 
-def _insert(catalog: apsw.Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+def insert(catalog: apsw.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
     for first in range(0, len(rows), _ROWS):
         some = rows[first : first + _ROWS]
         marks = "(" + ", ".join("?" * len(some[0])) + ")"
