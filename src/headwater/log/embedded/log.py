@@ -25,6 +25,7 @@ from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_fro
 from headwater.log.embedded.rowgroup import Handed, few_parts
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
+from headwater.log.embedded.waiting import Watch
 from headwater.log.position import AppendNumber, Epoch, Position
 from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Pin, Producer, Progress, Snapshot
 from headwater.log.spec import Settings, TopicSpec
@@ -32,7 +33,8 @@ from headwater.log.topic import Topic
 from headwater.log.versions import key_bytes
 from headwater.records import RECORD_BYTES, refuse_large
 
-POLL_S = 0.005
+ROOM_S = 0.005
+"""How often an append to a full topic looks whether there is room."""
 
 
 class EmbeddedLog:
@@ -51,6 +53,7 @@ class EmbeddedLog:
         self.catalog = Catalog(path, patience_s=patience_s)
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
+        self._watch = Watch(self.catalog.version, self._newest)
 
     @property
     def url(self) -> str:
@@ -206,7 +209,7 @@ class EmbeddedLog:
             except NoRoom as full:
                 if time.monotonic() >= deadline:
                     raise Full(topic=full.topic, most_rows=full.most_rows, waited_s=timeout_s) from None
-                time.sleep(POLL_S)
+                time.sleep(ROOM_S)
 
     def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
         known = self.known(topic)
@@ -345,14 +348,8 @@ class EmbeddedLog:
         return self.catalog.version()
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            version = self.catalog.version()
-            with self.catalog.look() as catalog:
-                newest = newest_append(catalog)
-            if newest > after:
-                return AppendNumber(newest)
-            while self.catalog.version() == version:
-                if time.monotonic() >= deadline:
-                    return AppendNumber(newest)
-                time.sleep(POLL_S)
+        return AppendNumber(self._watch.wait(after, timeout_s))
+
+    def _newest(self) -> int:
+        with self.catalog.look() as catalog:
+            return newest_append(catalog)
