@@ -32,7 +32,7 @@ def append(job: Job, parts: Iterable[Part], sequence: int, progress: Progress, *
     """`again` is where the next run may begin to read: upkeep leaves what is after it, from this very append on."""
     job.reached("3 before", sequence)
     job.log().append(
-        [*parts, *side_parts(job, progress)],
+        [*parts, *(side_parts(job, progress) if job.lateness or job.skips else ())],
         producer=job.producer,
         sequence=sequence,
         progress=progress,

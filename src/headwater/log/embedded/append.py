@@ -64,8 +64,7 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
 def _listed(transaction: Transaction, wanted: Append, *, now: int) -> Appended:
     if wanted.expect:
         _check_versions(transaction, wanted)
-    for part in wanted.parts:
-        transaction.end_of(wanted.topics[part.topic], part.partition)  # a topic made anew may have fewer partitions
+    transaction.look_up(wanted.topics, wanted.parts)
     parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
 
     number, at = transaction.next_append(now)

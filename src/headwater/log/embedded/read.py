@@ -48,7 +48,7 @@ class Scan:
         """As it was when the scan began."""
 
     def batches(self, columns: Sequence[str] | None, *, metadata: bool) -> Iterator[pa.RecordBatch]:
-        wanted = self._topic.spec.stored
+        wanted = self._topic.stored(self._topic.version)
         if columns is not None:
             wanted = pa.schema([wanted.field(name) for name in columns])
         while self._next < self._end:
@@ -99,14 +99,17 @@ class Scan:
 
     def _records(self, chunk: Chunk, data: bytes | None) -> Iterator[tuple[Ints, pa.RecordBatch]]:
         """The records of a chunk that are in the range, with their offsets, a batch at a time."""
+        whole = self._next <= chunk.start and chunk.end <= self._end
         for offsets, batch in read_chunk(self._disk, self._catalog.path, self._topic, chunk, data):
-            low, high = (int(place) for place in np.searchsorted(offsets, [self._next, self._end]))
+            low, high = 0, batch.num_rows
+            if not whole:
+                low, high = (int(place) for place in np.searchsorted(offsets, [self._next, self._end]))
             if high > low:
                 yield offsets[low:high], batch.slice(low, high - low)
 
     def _shaped(self, batch: pa.RecordBatch, offsets: Ints, wanted: pa.Schema, bounds: Bounds | None) -> pa.RecordBatch:
-        present = [name for name in wanted.names if name in batch.schema.names]
-        batch = conform(batch.select(present), wanted)
+        there = batch.schema.names
+        batch = conform(batch.select([name for name in wanted.names if name in there]), wanted)
         if bounds is None:
             return batch
         rows = batch.num_rows

@@ -7,7 +7,7 @@ What one transaction has looked up and written the next one knows, unless anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -128,6 +128,22 @@ class Transaction:
     def end_of(self, topic: KnownTopic, partition: int) -> int:
         return self._end(topic, (topic.id, partition))[0]
 
+    def look_up(self, topics: Mapping[str, KnownTopic], parts: Sequence[Part]) -> None:
+        """Where the partitions of these parts end, by one statement a topic. One that is not there is `TopicNotFound`:
+        the topic is gone, or was made anew with fewer."""
+        for name, topic in topics.items():
+            places = {(topic.id, part.partition) for part in parts if part.topic == name}
+            asked = [partition for _, partition in places - self._known.ends.keys()]
+            if len(asked) > 1:
+                marks = ", ".join("?" * len(asked))
+                rows: Any = self._catalog.execute(
+                    f'SELECT partition, "end", max_time FROM ends WHERE topic = ? AND partition IN ({marks})',
+                    (topic.id, *asked),
+                ).fetchall()
+                self._known.ends.update({(topic.id, partition): (end, time) for partition, end, time in rows})
+            for place in places:
+                self._end(topic, place)
+
     def add_chunk(
         self,
         topic: KnownTopic,
@@ -166,10 +182,10 @@ class Transaction:
 
     def flush(self) -> None:
         """What it raises leaves the memory wrong: whoever rolls back has it forgotten."""
-        for place in self._moved:
-            self._catalog.execute(
+        if self._moved:
+            self._catalog.executemany(
                 'UPDATE ends SET "end" = ?, max_time = ? WHERE topic = ? AND partition = ?',
-                (*self._known.ends[place], *place),
+                [(*self._known.ends[place], *place) for place in self._moved],
             )
         insert(self._catalog, _CHUNK, self._chunks)
         for counted in self._counted:
