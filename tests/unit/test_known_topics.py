@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -81,17 +82,49 @@ def test_a_topic_that_another_process_made_anew_is_another_one(log: EmbeddedLog,
     assert Topic(log, text).read()["text"].to_pylist() == ["a", "b"]
 
 
-def test_a_scan_checks_its_topic_and_lists_its_chunks_with_their_data_by_one_statement_each(
+def test_a_scan_asks_where_it_stands_and_lists_its_chunks_with_their_data_by_one_statement_each(
     log: EmbeddedLog, executed: Callable[[], list[str]]
 ) -> None:
     topic = Topic(log, log.create(NUMBERS))
     for number in range(5):
         topic.append([{"n": number}])
+    log.topic("numbers")
     executed()
     assert sum(batch.num_rows for batch in log.scan("numbers", 0, 0, 5, metadata=True)) == 5
-    asked, begin, standing, listing, commit = executed()
-    assert (begin, commit) == ("BEGIN", "COMMIT")
-    assert ["FROM topics" in asked, "FROM ends" in standing, "FROM chunks" in listing] == [True] * 3
+    version, begin, standing, listing, commit = executed()
+    assert (version, begin, commit) == ('pragma "data_version"', "BEGIN", "COMMIT")
+    assert ["FROM ends" in standing, "FROM chunks" in listing] == [True] * 2
+
+
+def test_a_topic_is_looked_up_again_only_after_something_has_changed(
+    log: EmbeddedLog, other: EmbeddedLog, executed: Callable[[], list[str]]
+) -> None:
+    log.create(NUMBERS)
+
+    def looked_up() -> bool:
+        executed()
+        log.topic("numbers")
+        return any("FROM topics" in statement for statement in executed())
+
+    assert [looked_up(), looked_up(), looked_up()] == [True, False, False]
+    Topic(other, NUMBERS).append([{"n": 1}])
+    assert [looked_up(), looked_up()] == [True, False]
+    other.alter("numbers", settings=Settings(retain_s=5))
+    assert log.topic("numbers").settings.retain_s == 5
+    other.delete("numbers")
+    with pytest.raises(TopicNotFound):
+        log.topic("numbers")
+    assert log.create(NUMBERS) == NUMBERS == log.topic("numbers")
+
+
+def test_each_thread_finds_what_another_one_altered(log: EmbeddedLog) -> None:
+    log.create(NUMBERS)
+    seen = [log.topic("numbers").settings.retain_s]
+    thread = threading.Thread(target=lambda: log.alter("numbers", settings=Settings(retain_s=5)))
+    thread.start()
+    thread.join()
+    seen.append(log.topic("numbers").settings.retain_s)
+    assert seen == [None, 5]
 
 
 def test_a_page_of_a_scan_ends_with_the_chunk_that_is_too_much_for_it(

@@ -5,6 +5,7 @@ Each act is in a file of its own; here they are put together.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -37,6 +38,14 @@ ROOM_S = 0.005
 """How often an append to a full topic looks whether there is room."""
 
 
+class _Seen(threading.local):
+    """The topics that a thread has looked up, each with the version of the catalog before that: while the catalog has
+    it, they are as they were."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, tuple[int, KnownTopic]] = {}
+
+
 class EmbeddedLog:
     def __init__(
         self, root: Path, *, clock: Clock = system_clock, disk: Disk | None = None, patience_s: float = PATIENCE_S
@@ -53,6 +62,7 @@ class EmbeddedLog:
         self.catalog = Catalog(path, patience_s=patience_s)
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
+        self._seen = _Seen()
         self._watch = Watch(self.catalog.version, self._newest)
 
     @property
@@ -89,14 +99,23 @@ class EmbeddedLog:
 
     def topic(self, name: str) -> TopicSpec:
         """As it is now, also if another process has altered it."""
+        return self._current(name).spec
+
+    def _current(self, name: str) -> KnownTopic:
+        version = self.catalog.version()  # asked first: what changes after it is noticed the next time
+        seen = self._seen.topics.get(name)
+        if seen is not None and seen[0] == version:
+            self._known.setdefault(name, seen[1])
+            return seen[1]
         known = self._known.get(name)
         if known is not None:
             with self.catalog.look() as catalog:
-                if topics.is_current(catalog, known):
-                    return known.spec
-        with self.catalog.read() as catalog:
-            known = self._known[name] = topics.find(catalog, name)
-        return known.spec
+                known = known if topics.is_current(catalog, known) else None
+        if known is None:
+            with self.catalog.read() as catalog:
+                known = self._known[name] = topics.find(catalog, name)
+        self._seen.topics[name] = version, known
+        return known
 
     def topics(self) -> list[TopicSpec]:
         with self.catalog.read() as catalog:
@@ -104,9 +123,7 @@ class EmbeddedLog:
 
     def known(self, name: str) -> KnownTopic:
         """As this process last saw it: enough for what names the schema's version and is checked again when written."""
-        if name not in self._known:
-            self.topic(name)
-        return self._known[name]
+        return self._known.get(name) or self._current(name)
 
     def _outdated(self, known: KnownTopic) -> bool:
         """Whether another process has made the topic anew or given it columns since we saw it; now we have seen it."""
@@ -338,8 +355,7 @@ class EmbeddedLog:
         columns: Sequence[str] | None = None,
         metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        self.topic(topic)
-        known = self.known(topic)
+        known = self._current(topic)
         if not 0 <= partition < known.spec.partitions:
             raise BadPartition(topic=topic, partition=partition, partitions=known.spec.partitions)
         return Scan(self.catalog, self.disk, known, partition, start, end).batches(columns, metadata=metadata)
