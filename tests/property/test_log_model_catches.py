@@ -26,11 +26,11 @@ def drops_a_record_when_rolling_up(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_a_repeated_sequence_for_a_new_one(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(append, "_admit", lambda catalog, wanted: None)
+    patch.setattr(append, "_admit", lambda transaction, wanted: None)
 
 
 def ignores_versions(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(append, "_check_versions", lambda catalog, wanted: None)
+    patch.setattr(append, "_check_versions", lambda transaction, wanted: None)
 
 
 def forgets_to_move_the_start(patch: pytest.MonkeyPatch) -> None:

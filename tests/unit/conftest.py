@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,20 @@ def other(log: EmbeddedLog) -> Iterator[EmbeddedLog]:
     opened = EmbeddedLog(log.root)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def executed(log: EmbeddedLog) -> Callable[[], list[str]]:
+    """The statements that this thread has read the catalog with since it last asked."""
+    seen: list[str] = []
+    with log.catalog.read() as catalog:
+        catalog.set_exec_trace(lambda _cursor, statement, _given: [seen.append(statement)] == [None])
+
+    def taken() -> list[str]:
+        told, seen[:] = list(seen), []
+        return told
+
+    return taken
 
 
 @pytest.fixture

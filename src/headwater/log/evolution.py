@@ -40,7 +40,7 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Records of an older schema as the newer one has them: null where a column was not there yet."""
-    if batch.schema.names == schema.names and batch.schema.types == schema.types:
+    if batch.schema.equals(schema):
         return batch
     columns = []
     for field in schema:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NewType
 
 from headwater.errors import BadPosition
@@ -60,6 +61,7 @@ class Position:
         return ";".join(f"{topic}:" + ",".join(f"{p}={o}" for p, o in by) for topic, by in self.ends)
 
     @classmethod
+    @lru_cache(maxsize=64)
     def parse(cls, text: str) -> Position:
         ends: dict[str, dict[int, int]] = {}
         for part in filter(None, text.split(";")):

@@ -102,6 +102,15 @@ class Extent:
     """Records that the bound of the topic dropped, oldest or newest."""
 
 
+@dataclass(frozen=True)
+class Pin:
+    """What upkeep must leave of some topics: all at and after a position. It replaces the pin of that name."""
+
+    name: str
+    position: Position
+    topics: tuple[str, ...]
+
+
 class Log(Protocol):
     """Every method may be called from any thread and any process; nothing here outlives its call but what it says.
 
@@ -147,10 +156,12 @@ class Log(Protocol):
         sequence: int | None = None,
         progress: Progress | None = None,
         expect: Expected | None = None,
+        pin: Pin | None = None,
         timeout_s: float = 30.0,
     ) -> Appended:
         """One atomic act. Acknowledged only when durable. See docs/guarantees.md for the steps.
 
+        The pin is set in the same act: of an append that is refused it stays as it was, with a repeated one it moves.
         `timeout_s` is how long a full topic that blocks may hold it up; then `Full`.
         """
 
@@ -197,7 +208,7 @@ class Log(Protocol):
     def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]: ...
 
     def pin(self, name: str, position: Position, *, topics: Sequence[str]) -> None:
-        """Say what upkeep must leave of these topics: all at and after this position. Replaces the pin of that name."""
+        """Set a `Pin` by itself."""
 
     def unpin(self, name: str) -> None: ...
 

@@ -4,7 +4,7 @@
     2  A newer epoch of the producer refuses the append.
     3  A sequence that was appended before returns the first answer, if it also covers the same inputs.
     4  Progress goes on exactly where the producer's last append ended; versions are the expected ones; there is room.
-    5  Offsets are taken; the append and its chunks are listed.
+    5  Offsets are taken; the append and its chunks are listed. The pin that goes with it moves; also at 3.
     6  The transaction commits at synchronous=FULL. Only then is the append acknowledged.
 
 A crash before 6 leaves nothing but files that no row lists; after 6, everything. Whatever is refused is refused before
@@ -21,6 +21,7 @@ import apsw
 
 from headwater.errors import Fenced, ProgressBroken, UsageError, VersionConflict
 from headwater.log.embedded.bound import make_room
+from headwater.log.embedded.pins import Row, pin_in
 from headwater.log.embedded.rows import KnownTopic
 from headwater.log.embedded.transaction import Transaction
 from headwater.log.position import AppendNumber, Position
@@ -36,6 +37,8 @@ class Append:
     sequence: int | None = None
     progress: Progress | None = None
     expect: Expected | None = None
+    pin: tuple[str, list[Row]] | None = None
+    """Its name and its rows."""
 
     def __post_init__(self) -> None:
         if (self.producer is None) != (self.sequence is None):
@@ -52,15 +55,16 @@ def append_in(catalog: apsw.Connection, wanted: Append, *, now: int) -> Appended
 
 def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended:
     """Steps 2 to 5. What it raises it raises before anything is gathered."""
-    producer = wanted.producer
-    if producer is not None:
-        repeated = _admit(transaction.catalog, wanted)
-        if repeated is not None:
-            return repeated
+    appended = _admit(transaction, wanted) or _listed(transaction, wanted, now=now)
+    if wanted.pin is not None:
+        pin_in(transaction.beside, *wanted.pin)
+    return appended
+
+
+def _listed(transaction: Transaction, wanted: Append, *, now: int) -> Appended:
     if wanted.expect:
         _check_versions(transaction, wanted)
-    for part in wanted.parts:
-        transaction.end_of(wanted.topics[part.topic], part.partition)  # a topic made anew may have fewer partitions
+    transaction.look_up(wanted.topics, wanted.parts)
     parts, dropped = make_room(transaction, wanted.parts, wanted.topics, now=now)
 
     number, at = transaction.next_append(now)
@@ -72,12 +76,13 @@ def append_to(transaction: Transaction, wanted: Append, *, now: int) -> Appended
             if part.keys:
                 transaction.count_versions(topic, part.keys)
     position = Position.of(ends)
+    producer = wanted.producer
     if producer is None:
         transaction.add_append((number, at, None, None, None, None, None, None))
         return Appended(AppendNumber(number), position, dropped=dropped)
     progress = (str(wanted.progress.start), str(wanted.progress.end)) if wanted.progress else (None, None)
     transaction.add_append((number, at, str(position), producer.name, producer.epoch, wanted.sequence, *progress))
-    transaction.catalog.execute(
+    transaction.beside.execute(
         "INSERT INTO producers(name, epoch, last_append) VALUES (?, ?, ?)"
         " ON CONFLICT(name) DO UPDATE SET epoch = excluded.epoch, last_append = excluded.last_append",
         (producer.name, producer.epoch, number),
@@ -97,11 +102,12 @@ def _check_versions(transaction: Transaction, wanted: Append) -> None:
                 raise VersionConflict(topic=name, key=repr(key), expected=expected, found=found)
 
 
-def _admit(catalog: apsw.Connection, wanted: Append) -> Appended | None:
+def _admit(transaction: Transaction, wanted: Append) -> Appended | None:
     """Steps 2 to 4: raise, or return the answer of an earlier append, or None for one that is new."""
     producer, sequence, progress = wanted.producer, wanted.sequence, wanted.progress
-    assert producer is not None
-    assert sequence is not None
+    if producer is None or sequence is None:
+        return None
+    catalog = transaction.beside
 
     def broken(why: str) -> ProgressBroken:
         return ProgressBroken(producer=producer.name, sequence=sequence, why=why)

@@ -139,6 +139,12 @@ class Catalog:
                     connection.execute("COMMIT")
 
     @contextmanager
+    def look(self) -> Iterator[apsw.Connection]:
+        """For one statement, all of whose rows are taken inside: it sees one consistent state by itself."""
+        with self._translated("reading"):
+            yield self._reader
+
+    @contextmanager
     def write(self) -> Iterator[apsw.Connection]:
         """One durable transaction: on return it is on disk, on an exception nothing of it is.
 

@@ -17,7 +17,7 @@ import apsw
 
 from headwater.clock import Clock
 from headwater.errors import HeadwaterError
-from headwater.log.embedded.append import Append, append_in, append_to
+from headwater.log.embedded.append import Append, append_to
 from headwater.log.embedded.bound import Refused
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.rowgroup import Encode, Handed, append_group, encode_groups
@@ -70,10 +70,8 @@ class Committer:
         return self._done(_Ticket(apart))
 
     def append(self, wanted: Append, *, now: int) -> Appended:
-        """The same for a plain append, which is listed together with others of the group."""
-        if wanted.producer is None:
-            return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
-        return self.run(lambda catalog: append_in(catalog, wanted, now=now))
+        """The same for an append, which is listed together with others of the group."""
+        return self._done(_Ticket(lambda transaction: append_to(transaction, wanted, now=now)))
 
     def append_rows(self, handed: Sequence[Handed]) -> None:
         """The same for rows of topics, which are made into chunks together with those of other threads.

@@ -5,6 +5,7 @@ Each act is in a file of its own; here they are put together.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,24 +15,35 @@ import pyarrow as pa
 
 from headwater.clock import Clock, system_clock
 from headwater.errors import BadLogUrl, BadPartition, Corrupt, Fenced, Full, HeadwaterError, TopicNotFound
-from headwater.log.embedded import chunks, topics
+from headwater.log.embedded import chunks, snapshots, topics
 from headwater.log.embedded.append import Append
 from headwater.log.embedded.bound import NoRoom
 from headwater.log.embedded.catalog import PATIENCE_S, Catalog
 from headwater.log.embedded.committer import Committer
 from headwater.log.embedded.disk import Disk
-from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, rows_of_bytes, time_before
+from headwater.log.embedded.pins import Row, pin_in, pin_rows
+from headwater.log.embedded.read import Scan, ends_at, first_beyond, offsets_from, time_before
 from headwater.log.embedded.rowgroup import Handed, few_parts
 from headwater.log.embedded.rows import KnownTopic, extents_of, load_topics, newest_append
 from headwater.log.embedded.upkeep import Keeper
+from headwater.log.embedded.waiting import Watch
 from headwater.log.position import AppendNumber, Epoch, Position
-from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Producer, Progress, Snapshot
+from headwater.log.protocol import Appended, Covered, Expected, Extent, Part, Pin, Producer, Progress, Snapshot
 from headwater.log.spec import Settings, TopicSpec
 from headwater.log.topic import Topic
 from headwater.log.versions import key_bytes
 from headwater.records import RECORD_BYTES, refuse_large
 
-POLL_S = 0.005
+ROOM_S = 0.005
+"""How often an append to a full topic looks whether there is room."""
+
+
+class _Seen(threading.local):
+    """The topics that a thread has looked up, each with the version of the catalog before that: while the catalog has
+    it, they are as they were."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, tuple[int, KnownTopic]] = {}
 
 
 class EmbeddedLog:
@@ -50,6 +62,8 @@ class EmbeddedLog:
         self.catalog = Catalog(path, patience_s=patience_s)
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
+        self._seen = _Seen()
+        self._watch = Watch(self.catalog.version, self._newest)
 
     @property
     def url(self) -> str:
@@ -85,10 +99,23 @@ class EmbeddedLog:
 
     def topic(self, name: str) -> TopicSpec:
         """As it is now, also if another process has altered it."""
-        with self.catalog.read() as catalog:
-            known = topics.find(catalog, name, cached=self._known.get(name))
-        self._known[name] = known
-        return known.spec
+        return self._current(name).spec
+
+    def _current(self, name: str) -> KnownTopic:
+        version = self.catalog.version()  # asked first: what changes after it is noticed the next time
+        seen = self._seen.topics.get(name)
+        if seen is not None and seen[0] == version:
+            self._known.setdefault(name, seen[1])
+            return seen[1]
+        known = self._known.get(name)
+        if known is not None:
+            with self.catalog.look() as catalog:
+                known = known if topics.is_current(catalog, known) else None
+        if known is None:
+            with self.catalog.read() as catalog:
+                known = self._known[name] = topics.find(catalog, name)
+        self._seen.topics[name] = version, known
+        return known
 
     def topics(self) -> list[TopicSpec]:
         with self.catalog.read() as catalog:
@@ -96,9 +123,7 @@ class EmbeddedLog:
 
     def known(self, name: str) -> KnownTopic:
         """As this process last saw it: enough for what names the schema's version and is checked again when written."""
-        if name not in self._known:
-            self.topic(name)
-        return self._known[name]
+        return self._known.get(name) or self._current(name)
 
     def _outdated(self, known: KnownTopic) -> bool:
         """Whether another process has made the topic anew or given it columns since we saw it; now we have seen it."""
@@ -181,13 +206,15 @@ class EmbeddedLog:
         sequence: int | None = None,
         progress: Progress | None = None,
         expect: Expected | None = None,
+        pin: Pin | None = None,
         timeout_s: float = 30.0,
     ) -> Appended:
         for part in parts:
             if part.file is not None and not self.disk.exists(part.file):
                 raise Corrupt(what="the staged chunk (its file is missing)", file=part.file)
         known = {name: self.known(name) for name in dict.fromkeys([*(part.topic for part in parts), *(expect or ())])}
-        wanted = Append(parts, known, producer, sequence, progress, expect)
+        pinned = (pin.name, self._pin_rows(pin)) if pin is not None else None
+        wanted = Append(parts, known, producer, sequence, progress, expect, pinned)
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -199,7 +226,7 @@ class EmbeddedLog:
             except NoRoom as full:
                 if time.monotonic() >= deadline:
                     raise Full(topic=full.topic, most_rows=full.most_rows, waited_s=timeout_s) from None
-                time.sleep(POLL_S)
+                time.sleep(ROOM_S)
 
     def append_rows(self, topic: str, rows: Sequence[Mapping[str, Any]], *, turn: int = 0) -> Appended:
         known = self.known(topic)
@@ -239,22 +266,22 @@ class EmbeddedLog:
         return Producer(producer, Epoch(epoch))
 
     def check(self, producer: Producer) -> None:
-        with self.catalog.read() as catalog:
-            row: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).fetchone()
-        if row is not None and row[0] > producer.epoch:
-            raise Fenced(producer=producer.name, epoch=producer.epoch, current=row[0])
+        with self.catalog.look() as catalog:
+            current: Any = catalog.execute("SELECT epoch FROM producers WHERE name = ?", (producer.name,)).get
+        if current is not None and current > producer.epoch:
+            raise Fenced(producer=producer.name, epoch=producer.epoch, current=current)
 
     def covered(self, producer: str, *, at: AppendNumber | None = None, sequence: int | None = None) -> Covered | None:
-        with self.catalog.read() as catalog:
-            row: Any = catalog.execute(
-                "SELECT number, sequence, progress_start, progress_end, epoch FROM appends WHERE producer = ?"
-                " AND progress_end IS NOT NULL AND number <= ? AND (sequence = ?3 OR ?3 IS NULL)"
+        with self.catalog.look() as catalog:
+            rows: Any = catalog.execute(
+                "SELECT number, sequence, progress_start, progress_end, epoch FROM appends WHERE producer = ?1"
+                " AND progress_end IS NOT NULL AND (number <= ?2 OR ?2 IS NULL) AND (sequence = ?3 OR ?3 IS NULL)"
                 " ORDER BY sequence DESC LIMIT 1",
-                (producer, newest_append(catalog) if at is None else at, sequence),
-            ).fetchone()
-        if row is None:
-            return None
-        return Covered(row[0], row[1], Progress(Position.parse(row[2]), Position.parse(row[3])), Epoch(row[4]))
+                (producer, at, sequence),
+            ).fetchall()
+        for number, found, start, end, epoch in rows:
+            return Covered(number, found, Progress(Position.parse(start), Position.parse(end)), Epoch(epoch))
+        return None
 
     def versions(self, topic: str, keys: Sequence[tuple[Any, ...]]) -> list[int]:
         known = self.known(topic)
@@ -265,17 +292,11 @@ class EmbeddedLog:
     # --- pins ---
 
     def pin(self, name: str, position: Position, *, topics: Sequence[str]) -> None:
-        rows = [
-            (name, known.id, partition, position.offset(known.spec.name, partition))
-            for known in (self.known(topic) for topic in dict.fromkeys(topics))
-            for partition in range(known.spec.partitions)
-        ]
+        rows = self._pin_rows(Pin(name, position, tuple(topics)))
+        self.committer.run(lambda catalog: pin_in(catalog, name, rows))
 
-        def replace(catalog: Any) -> None:
-            catalog.execute("DELETE FROM pins WHERE name = ?", (name,))
-            catalog.executemany("INSERT INTO pins VALUES (?, ?, ?, ?)", rows)
-
-        self.committer.run(replace)
+    def _pin_rows(self, pin: Pin) -> list[Row]:
+        return pin_rows(pin.name, pin.position, [self.known(topic) for topic in dict.fromkeys(pin.topics)])
 
     def unpin(self, name: str) -> None:
         self.committer.run(lambda catalog: catalog.execute("DELETE FROM pins WHERE name = ?", (name,)).fetchall())
@@ -291,28 +312,14 @@ class EmbeddedLog:
         max_bytes: int | None = None,
     ) -> Snapshot:
         after = after or Snapshot(AppendNumber(0), Position())
-        known = {name: self.known(name) for name in topics}
+        known = [self.known(name) for name in dict.fromkeys(topics)]
+        if max_bytes is None:
+            with self.catalog.look() as catalog:
+                newest = snapshots.newest(catalog, known)
+            if max_rows is None or snapshots.rows_since(newest, after) <= max_rows:
+                return newest
         with self.catalog.read() as catalog:
-            newest = newest_append(catalog)
-            if max_bytes is not None:
-                fitting = rows_of_bytes(catalog, [each.id for each in known.values()], after.number, max_bytes)
-                max_rows = fitting if max_rows is None else min(max_rows, fitting)
-            if max_rows is None:
-                ends = {name: {p: e.end for p, e in extents_of(catalog, each).items()} for name, each in known.items()}
-                return Snapshot(AppendNumber(newest), Position.of(ends))
-
-            def at(number: int) -> Position:
-                return Position.of({name: ends_at(catalog, each, number) for name, each in known.items()})
-
-            def rows(number: int) -> int:
-                return at(number).total - after.position.total
-
-            end = newest
-            if rows(newest) > max_rows:
-                end = _last(after.number, newest, lambda number: rows(number) <= max_rows)
-                if rows(end) <= 0:  # the next append is larger than the limit: it is a batch of its own
-                    end = _last(after.number, newest, lambda number: rows(number) <= 0) + 1
-            return Snapshot(AppendNumber(end), at(end))
+            return snapshots.limited(catalog, known, after, max_rows=max_rows, max_bytes=max_bytes)
 
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
         ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)
@@ -348,8 +355,7 @@ class EmbeddedLog:
         columns: Sequence[str] | None = None,
         metadata: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        self.topic(topic)
-        known = self.known(topic)
+        known = self._current(topic)
         if not 0 <= partition < known.spec.partitions:
             raise BadPartition(topic=topic, partition=partition, partitions=known.spec.partitions)
         return Scan(self.catalog, self.disk, known, partition, start, end).batches(columns, metadata=metadata)
@@ -358,22 +364,8 @@ class EmbeddedLog:
         return self.catalog.version()
 
     def wait(self, after: AppendNumber, timeout_s: float) -> AppendNumber:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            version = self.catalog.version()
-            with self.catalog.read() as catalog:
-                newest = newest_append(catalog)
-            if newest > after:
-                return AppendNumber(newest)
-            while self.catalog.version() == version:
-                if time.monotonic() >= deadline:
-                    return AppendNumber(newest)
-                time.sleep(POLL_S)
+        return AppendNumber(self._watch.wait(after, timeout_s))
 
-
-def _last(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The greatest number in low..high for which a property that holds up to some point, and at low, holds."""
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle - 1)
-    return low
+    def _newest(self) -> int:
+        with self.catalog.look() as catalog:
+            return newest_append(catalog)

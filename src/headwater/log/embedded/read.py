@@ -14,7 +14,16 @@ from headwater.log.embedded import chunks, topics
 from headwater.log.embedded.bounds import Bounds, Ints
 from headwater.log.embedded.catalog import Catalog
 from headwater.log.embedded.disk import Disk
-from headwater.log.embedded.rows import Chunk, KnownTopic, chunk_bounds, chunk_data, extents_of, select_chunks
+from headwater.log.embedded.rows import (
+    Chunk,
+    KnownTopic,
+    Listed,
+    chunk_bounds,
+    extents_of,
+    page_of,
+    select_chunks,
+    standing_of,
+)
 from headwater.log.evolution import conform
 from headwater.records import APPENDED_AT, OFFSET, PARTITION, TIMESTAMP
 
@@ -39,61 +48,68 @@ class Scan:
         """As it was when the scan began."""
 
     def batches(self, columns: Sequence[str] | None, *, metadata: bool) -> Iterator[pa.RecordBatch]:
-        wanted = self._topic.spec.stored
+        wanted = self._topic.stored(self._topic.version)
         if columns is not None:
             wanted = pa.schema([wanted.field(name) for name in columns])
         while self._next < self._end:
-            page = self._page()
+            page = self._page(bounds=metadata)
             if not page:
                 return
             for chunk, data, bounds in page:
+                when = _bounds(chunk, bounds) if metadata else None
                 for offset, batch in self._records(chunk, data):
-                    yield self._shaped(batch, offset, wanted, bounds if metadata else None)
+                    yield self._shaped(batch, offset, wanted, when)
                 self._next = max(self._next, chunk.end)
 
-    def _page(self) -> list[tuple[Chunk, bytes | None, Bounds]]:
+    def _page(self, *, bounds: bool) -> list[Listed]:
         with self._catalog.read() as catalog:
-            self._renew(catalog)
-            self._check(catalog)
-            where = 'partition = ? AND "end" > ? AND start < ?'
-            given = (self._partition, self._next, self._end)
-            listed = select_chunks(catalog, self._topic.id, where, given, limit=PAGE_CHUNKS)
-            page, size = [], 0
-            for chunk in listed:
-                inlined = chunk.file is None
-                if inlined and size > PAGE_BYTES:
-                    break
-                size += chunk.size if inlined else 0
-                page.append((chunk, chunk_data(catalog, chunk) if inlined else None, chunk_bounds(catalog, chunk)))
-            return page
+            standing = standing_of(catalog, self._topic, self._partition)
+            if standing is None or standing[2] != self._topic.version:
+                self._renew(catalog)
+            assert standing is not None
+            self._check(start=standing[0], horizon=standing[1])
+            return page_of(
+                catalog,
+                self._topic,
+                self._partition,
+                self._next,
+                self._end,
+                most=PAGE_CHUNKS,
+                most_bytes=PAGE_BYTES,
+                bounds=bounds,
+            )
 
     def _renew(self, catalog: apsw.Connection) -> None:
-        """Chunks that are listed now may have a schema that was not there when the scan began."""
-        known = topics.find(catalog, self._topic.spec.name, cached=self._topic)
+        """Chunks that are listed now may have a schema that was not there when the scan began. Another topic that has
+        the name by now is none of this scan's."""
+        known = topics.find(catalog, self._topic.spec.name)
         if known.id != self._topic.id:
             raise TopicNotFound(topic=known.spec.name)
         self._topic = known
 
-    def _check(self, catalog: apsw.Connection) -> None:
-        name, extent = self._topic.spec.name, extents_of(catalog, self._topic)[self._partition]
-        if self._next < extent.start and not (self._next == 0 and extent.horizon >= extent.start):
-            raise Missed(topic=name, partition=self._partition, asked=self._next, first=extent.start)
+    def _check(self, *, start: int, horizon: int) -> None:
+        name = self._topic.spec.name
+        if self._next < start and not (self._next == 0 and horizon >= start):
+            raise Missed(topic=name, partition=self._partition, asked=self._next, first=start)
         begins = self._horizon is None
-        moved = not begins and self._topic.spec.weighted and extent.horizon != self._horizon
-        if (begins or moved) and 0 < self._next < extent.horizon:
-            raise Compacted(topic=name, partition=self._partition, asked=self._next, horizon=extent.horizon)
-        self._horizon = extent.horizon
+        moved = not begins and self._topic.spec.weighted and horizon != self._horizon
+        if (begins or moved) and 0 < self._next < horizon:
+            raise Compacted(topic=name, partition=self._partition, asked=self._next, horizon=horizon)
+        self._horizon = horizon
 
     def _records(self, chunk: Chunk, data: bytes | None) -> Iterator[tuple[Ints, pa.RecordBatch]]:
         """The records of a chunk that are in the range, with their offsets, a batch at a time."""
+        whole = self._next <= chunk.start and chunk.end <= self._end
         for offsets, batch in read_chunk(self._disk, self._catalog.path, self._topic, chunk, data):
-            low, high = (int(place) for place in np.searchsorted(offsets, [self._next, self._end]))
+            low, high = 0, batch.num_rows
+            if not whole:
+                low, high = (int(place) for place in np.searchsorted(offsets, [self._next, self._end]))
             if high > low:
                 yield offsets[low:high], batch.slice(low, high - low)
 
     def _shaped(self, batch: pa.RecordBatch, offsets: Ints, wanted: pa.Schema, bounds: Bounds | None) -> pa.RecordBatch:
-        present = [name for name in wanted.names if name in batch.schema.names]
-        batch = conform(batch.select(present), wanted)
+        there = batch.schema.names
+        batch = conform(batch.select([name for name in wanted.names if name in there]), wanted)
         if bounds is None:
             return batch
         rows = batch.num_rows
@@ -105,6 +121,10 @@ class Scan:
         for name, column in extra.items():
             batch = batch.append_column(name, column)
         return batch
+
+
+def _bounds(chunk: Chunk, encoded: bytes | None) -> Bounds:
+    return Bounds.decode(encoded) if encoded is not None else Bounds.of_one(chunk.append, chunk.end, chunk.appended_at)
 
 
 def read_chunk(

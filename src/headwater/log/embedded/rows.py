@@ -41,8 +41,12 @@ class KnownTopic:
         kinds = [self.spec.schema.field(name).type for name in self.spec.key]
         return all(pa.types.is_string(kind) or pa.types.is_integer(kind) for kind in kinds)
 
+    @cached_property
+    def _stored(self) -> dict[int, pa.Schema]:
+        return {version: self.spec.with_schema(schema).stored for version, schema in self.schemas.items()}
+
     def stored(self, version: int) -> pa.Schema:
-        return self.spec.with_schema(self.schemas[version]).stored
+        return self._stored[version]
 
 
 def load_topics(catalog: apsw.Connection, *, only: str | None = None) -> Iterator[KnownTopic]:
@@ -128,6 +132,49 @@ def select_chunks(
     query = f"SELECT {_COLUMNS} FROM chunks WHERE topic = ? AND {where} ORDER BY {order} LIMIT ?"
     rows: list[Any] = catalog.execute(query, (topic, *given, limit)).fetchall()
     return [Chunk(*row) for row in rows]
+
+
+Listed = tuple[Chunk, bytes | None, bytes | None]
+"""A chunk with its data, if it is inlined, and its bounds, if it has any and they were asked for."""
+
+
+def page_of(
+    catalog: apsw.Connection,
+    topic: KnownTopic,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    most: int,
+    most_bytes: int,
+    bounds: bool,
+) -> list[Listed]:
+    """What is listed of offsets start <= o < end, up to the chunk that exceeds the bytes: no data beyond it is read."""
+    cursor = catalog.execute(
+        f"SELECT {_COLUMNS}, data, {'bounds' if bounds else 'NULL'} FROM chunks"
+        ' WHERE topic = ? AND partition = ? AND "end" > ? AND start < ? ORDER BY partition, "end" LIMIT ?',
+        (topic.id, partition, start, end, most),
+    )
+    page: list[Listed] = []
+    size = 0
+    for *columns, data, bound in cursor:
+        chunk = Chunk(*columns)
+        page.append((chunk, data, bound))
+        size += chunk.size if chunk.file is None else 0
+        if size > most_bytes:
+            break
+    cursor.close()
+    return page
+
+
+def standing_of(catalog: apsw.Connection, topic: KnownTopic, partition: int) -> tuple[int, int, int] | None:
+    """Where the partition begins, its horizon, and the version of the topic's newest schema; None if it is gone."""
+    row: Any = catalog.execute(
+        "SELECT start, horizon, (SELECT max(version) FROM schemas WHERE topic = ?1) FROM ends"
+        " WHERE topic = ?1 AND partition = ?2",
+        (topic.id, partition),
+    ).fetchone()
+    return row  # type: ignore[no-any-return]
 
 
 class Swapped(Exception):

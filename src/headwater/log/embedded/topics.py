@@ -16,23 +16,22 @@ from headwater.log.evolution import evolved
 from headwater.log.spec import INTERNAL, Settings, TopicSpec
 
 
-def find(catalog: apsw.Connection, name: str, *, cached: KnownTopic | None = None) -> KnownTopic:
-    """The topic as this transaction sees it; what is `cached`, if it is that still: an id is never given twice, all but
-    schema and settings is fixed, and schemas are only added."""
-    row: Any = catalog.execute(
-        "SELECT id, settings, (SELECT max(version) FROM schemas WHERE topic = id) FROM topics WHERE name = ?", (name,)
-    ).fetchone()
-    if row is None:
+def find(catalog: apsw.Connection, name: str) -> KnownTopic:
+    """The topic as this transaction sees it."""
+    found = next(load_topics(catalog, only=name), None)
+    if found is None:
         known = [str(other) for (other,) in catalog.execute("SELECT name FROM topics ORDER BY name")]
         raise TopicNotFound(topic=name, known=[other for other in known if not other.startswith(INTERNAL)])
-    number, settings, version = row
-    if cached is not None and (cached.id, cached.version, cached.spec.settings) == (
-        number,
-        version,
-        parse_settings(settings),
-    ):
-        return cached
-    return next(load_topics(catalog, only=name))
+    return found
+
+
+def is_current(catalog: apsw.Connection, known: KnownTopic) -> bool:
+    """Whether the topic is that still, by one statement: an id is never given twice, all but schema and settings is
+    fixed, and schemas are only added."""
+    row: Any = catalog.execute(
+        "SELECT settings, (SELECT max(version) FROM schemas WHERE topic = id) FROM topics WHERE id = ?", (known.id,)
+    ).fetchall()
+    return bool(row) and (known.spec.settings, known.version) == (parse_settings(row[0][0]), row[0][1])
 
 
 def create_in(catalog: apsw.Connection, spec: TopicSpec) -> TopicSpec:

@@ -7,7 +7,7 @@ What one transaction has looked up and written the next one knows, unless anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,6 +79,12 @@ class Transaction:
         self._known.forget()
         return self._catalog
 
+    @property
+    def beside(self) -> apsw.Connection:
+        """The same, but only to read, and to write what none of this is about: producers and pins."""
+        self.flush()
+        return self._catalog
+
     def settings(self, topic: KnownTopic) -> Settings:
         """As they are now: another process may have altered them."""
         settings = self._known.settings
@@ -122,6 +128,22 @@ class Transaction:
     def end_of(self, topic: KnownTopic, partition: int) -> int:
         return self._end(topic, (topic.id, partition))[0]
 
+    def look_up(self, topics: Mapping[str, KnownTopic], parts: Sequence[Part]) -> None:
+        """Where the partitions of these parts end, by one statement a topic. One that is not there is `TopicNotFound`:
+        the topic is gone, or was made anew with fewer."""
+        for name, topic in topics.items():
+            places = {(topic.id, part.partition) for part in parts if part.topic == name}
+            asked = [partition for _, partition in places - self._known.ends.keys()]
+            if len(asked) > 1:
+                marks = ", ".join("?" * len(asked))
+                rows: Any = self._catalog.execute(
+                    f'SELECT partition, "end", max_time FROM ends WHERE topic = ? AND partition IN ({marks})',
+                    (topic.id, *asked),
+                ).fetchall()
+                self._known.ends.update({(topic.id, partition): (end, time) for partition, end, time in rows})
+            for place in places:
+                self._end(topic, place)
+
     def add_chunk(
         self,
         topic: KnownTopic,
@@ -160,22 +182,22 @@ class Transaction:
 
     def flush(self) -> None:
         """What it raises leaves the memory wrong: whoever rolls back has it forgotten."""
-        for place in self._moved:
-            self._catalog.execute(
+        if self._moved:
+            self._catalog.executemany(
                 'UPDATE ends SET "end" = ?, max_time = ? WHERE topic = ? AND partition = ?',
-                (*self._known.ends[place], *place),
+                [(*self._known.ends[place], *place) for place in self._moved],
             )
-        _insert(self._catalog, _CHUNK, self._chunks)
+        insert(self._catalog, _CHUNK, self._chunks)
         for counted in self._counted:
             self._catalog.execute(_VERSION, (*counted, self._known.versions[counted]))
-        _insert(self._catalog, _APPEND, self._appends)
+        insert(self._catalog, _APPEND, self._appends)
         self._moved.clear()
         self._counted.clear()
         self._chunks.clear()
         self._appends.clear()
 
 
-def _insert(catalog: apsw.Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+def insert(catalog: apsw.Connection, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
     for first in range(0, len(rows), _ROWS):
         some = rows[first : first + _ROWS]
         marks = "(" + ", ".join("?" * len(some[0])) + ")"

@@ -101,21 +101,25 @@ def leaving_source(
     """The rows of each send of a read, with its number: again and again, if they need not be together. `ways` says
     into how many buckets they are spread, if these are not all of the plan's."""
     names = [*read.columns, *([PARTITION, OFFSET] if read.metadata else [])]
-    spec = job.log().topic(read.topic)
-    batches = (batch.select(names) for part, batches in scanned for batch in admitted(job, spec, part, batches))
+    if read.topic in dict(job.lateness):
+        spec = job.log().topic(read.topic)
+        scanned = [(part, admitted(job, spec, part, batches)) for part, batches in scanned]
+    batches = (batch.select(names) for _, batches in scanned for batch in batches)
     for rows in _together(batches) if job.keyed.levels else map(_alone, batches):
         for place, send in enumerate(read.sends):
             yield place, sent(send, rows, job.keyed.buckets if ways is None else ways(send))
 
 
 def _ranges(job: Job, progress: Progress) -> Iterator[Range]:
+    start, end = progress.start.as_dict(), progress.end.as_dict()
     for topic in job.inputs:
-        for partition, extent in job.log().extents(topic).items():
-            low, high = progress.start.offset(topic, partition), progress.end.offset(topic, partition)
-            if low == 0 and job.from_retained:  # the pin of this run keeps it the same for a second try
-                low = extent.start
-            if high > low:
-                yield Range(topic, partition, low, high)
+        low = start.get(topic, {})
+        if job.from_retained:  # the pin of this run keeps it the same for a second try
+            retained = {partition: extent.start for partition, extent in job.log().extents(topic).items()}
+            low = {partition: low.get(partition) or begin for partition, begin in retained.items()}
+        for partition, high in end.get(topic, {}).items():
+            if high > low.get(partition, 0):
+                yield Range(topic, partition, low.get(partition, 0), high)
 
 
 def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

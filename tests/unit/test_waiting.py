@@ -1,0 +1,154 @@
+"""Who waits hears soon after an append; who waits on an idle log looks seldom; of many threads one looks for all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from headwater.log.embedded import waiting
+from headwater.log.embedded.waiting import LEAST_S, MOST_S, Watch
+
+
+class Clock:
+    """A log on which appends come when they are due, and time passes only while somebody sleeps."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.due: list[float] = []
+        self.slept: list[float] = []
+        monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+        self.watch = Watch(self.newest, self.newest)
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.slept.append(seconds)
+        self.now += seconds
+
+    def newest(self) -> int:
+        return sum(at <= self.now for at in self.due)
+
+    def after(self, seconds: float) -> float:
+        self.due.append(self.now + seconds)
+        return self.due[-1]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize("gap_s", [0.001, 0.005, 0.01, 0.03, 1.0])
+def test_an_append_is_heard_of_within_a_fraction_of_the_time_since_the_last_one(clock: Clock, gap_s: float) -> None:
+    for number in range(20):
+        at = clock.after(gap_s)
+        assert clock.watch.wait(number, 10) == number + 1
+        assert clock.now - at <= min(MOST_S, max(LEAST_S, gap_s / 10)) + 1e-6
+
+
+def test_an_idle_log_is_looked_at_no_more_often_however_often_one_asks(clock: Clock) -> None:
+    clock.after(0)
+    for _ in range(20):
+        assert clock.watch.wait(1, 0.1) == 1
+    clock.slept.clear()
+    for _ in range(10):
+        assert clock.watch.wait(1, 0.1) == 1
+    assert sum(clock.slept) == pytest.approx(1.0)
+    assert len(clock.slept) <= 10 * 21
+
+
+def test_the_time_that_is_given_is_kept(clock: Clock) -> None:
+    began = clock.now
+    assert clock.watch.wait(0, 0.0123) == 0
+    assert clock.now - began == pytest.approx(0.0123)
+    assert clock.watch.wait(0, 0) == 0
+    assert clock.now - began == pytest.approx(0.0123)
+
+
+class Appends:
+    """Seen from threads."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def version(self) -> int:
+        return self.number
+
+    def newest(self) -> int:
+        return self.number
+
+
+def waiting_for(watch: Watch, after: int, timeout_s: float, heard: list[int]) -> threading.Thread:
+    thread = threading.Thread(target=lambda: heard.append(watch.wait(after, timeout_s)))
+    thread.start()
+    return thread
+
+
+def test_one_thread_looks_and_all_hear(until: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    appends = Appends()
+    watch = Watch(appends.version, appends.newest)
+    sleepers: set[int] = set()
+    real = waiting.time
+
+    def sleep(seconds: float) -> None:
+        sleepers.add(threading.get_ident())
+        real.sleep(seconds)
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=real.monotonic, sleep=sleep))
+    heard: list[int] = []
+    threads = [waiting_for(watch, 0, 30, heard) for _ in range(8)]
+    until(lambda: sleepers)
+    appends.number = 3
+    for thread in threads:
+        thread.join()
+    assert (heard, len(sleepers)) == ([3] * 8, 1)
+
+
+def test_when_the_one_who_looks_gives_up_another_one_goes_on() -> None:
+    appends = Appends()
+    watch = Watch(appends.version, appends.newest)
+    first: list[int] = []
+    others: list[int] = []
+    looker = waiting_for(watch, 0, 0.05, first)
+    threads = [waiting_for(watch, 0, 30, others) for _ in range(4)]
+    looker.join()
+    assert first == [0]
+    appends.number = 1
+    for thread in threads:
+        thread.join()
+    assert others == [1] * 4
+
+
+def test_one_who_fails_while_it_looks_leaves_the_others_waiting_for_news(until: Callable[..., None]) -> None:
+    appends = Appends()
+    failing: set[int] = set()
+    looks: list[int] = []
+
+    def version() -> int:
+        looks.append(1)
+        if threading.get_ident() in failing:
+            raise OSError("gone")
+        return appends.number
+
+    watch = Watch(version, appends.newest)
+    failed: list[OSError] = []
+
+    def fail() -> None:
+        try:
+            watch.wait(0, 30)
+        except OSError as error:
+            failed.append(error)
+
+    looker = threading.Thread(target=fail)
+    looker.start()
+    until(lambda: len(looks) > 2)  # it looks
+    heard: list[int] = []
+    other = waiting_for(watch, 0, 30, heard)
+    assert looker.ident is not None
+    failing.add(looker.ident)
+    looker.join()
+    appends.number = 1
+    other.join()
+    assert (len(failed), heard) == (1, [1])
