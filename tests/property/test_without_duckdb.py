@@ -12,6 +12,7 @@ from headwater.process.keyed.partial import Partial
 from headwater.process.keyed.reducing import reduced
 from headwater.process.keyed.weighing import net, netted
 from headwater.process.sql.partial import partial_of
+from headwater.process.sql.shown import shown_by
 from headwater.typenames import TIMESTAMP
 
 ROWS = pa.schema(
@@ -116,3 +117,32 @@ def test_sums_never_overflow_in_silence(changes: pa.Table) -> None:
         for row in changes.to_pylist():
             exact[row["name"]] = exact.get(row["name"], 0) + (row["x"] or 0)
         assert {row["name"]: row["x"] for row in answer.to_pylist()} == exact
+
+
+SHOWN = (
+    'SELECT k AS "key", CASE WHEN small > 0 THEN CAST(x AS DECIMAL(38, 0)) END AS total,'
+    " CAST(small AS DECIMAL(38, 0)) AS s, _weight FROM (SELECT k, x, small, _weight FROM changes)"
+)
+
+
+@given(changes=rows)
+def test_sums_of_nothing_are_shown_as_the_query_shows_them(changes: pa.Table) -> None:
+    shown = shown_by(SHOWN)
+    assert shown is not None
+    same(shown.of(changes), duck.run(SHOWN, changes=changes))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("small > 0", "small > 1"),
+        ("small > 0", "small >= 0"),
+        ("END", "ELSE 0 END"),
+        ("DECIMAL(38, 0)", "DECIMAL(38, 2)"),
+        ("x AS", "x + 1 AS"),
+        ("SELECT k AS", "SELECT DISTINCT k AS"),
+        ("FROM changes)", "FROM changes WHERE k > 1)"),
+    ],
+)
+def test_what_shows_anything_else_is_left_to_duckdb(one: str, other: str) -> None:
+    assert shown_by(SHOWN.replace(one, other)) is None

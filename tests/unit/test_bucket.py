@@ -17,6 +17,7 @@ from headwater.process.keyed.chunkfiles import ChunkFiles
 from headwater.process.keyed.deadletters import SCHEMA, DeadLetter, to_table
 from headwater.process.keyed.keeping import Kept
 from headwater.process.keyed.memory import MemoryState
+from headwater.process.keyed.merging import SMALL_FANOUT
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.packing import pack
 from headwater.process.keyed.pending import PendingChunks
@@ -81,15 +82,15 @@ def some(*keys: int) -> pa.Table:
 
 def test_a_chunk_that_a_step_merges_away_again_is_never_written(tmp_path: Path) -> None:
     manifest = Manifest()
-    for number in range(8):  # the eighth fills the tier
+    for number in range(SMALL_FANOUT):  # the last one fills the tier
         pending = PendingChunks(ChunkFiles(tmp_path))
         arranged = Arrangement(SHAPE, pending, manifest)
         arranged.add(some(number))
         manifest = arranged.manifest
         pending.settle()
     written = {file.name for file in tmp_path.iterdir()}
-    assert len(written) == 8, "seven runs, and then the one they were merged into"
-    assert {id.partition(".")[0] for id in manifest.ids} < written, "the seven stay until the batch is appended"
+    assert len(written) == SMALL_FANOUT, "all runs but the last, and then the one they were merged into"
+    assert {id.partition(".")[0] for id in manifest.ids} < written, "the others stay until the batch is appended"
 
 
 def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from headwater.process.keyed import spreading
 from headwater.process.keyed.first import First
 from headwater.process.keyed.operator import FoundBy, Operator
 from headwater.process.keyed.partial import Partial
+from headwater.process.keyed.shown import Shown
 
 BUCKETS = 4
 """How many ways keys are spread over state. Fixed for a version of a view."""
@@ -49,6 +50,8 @@ class Send:
     """If the query only chooses and renames columns: each one's name, and which it is of `changes`, or `ONE`."""
     partial: Partial | None = None
     """If the query only brings rows together by some columns: how, so that few rows can do without DuckDB."""
+    shown: Shown | None = None
+    """If the query only chooses columns and shows sums of nothing as null: how, likewise."""
     first: First | None = None
     """If only some of its rows need to travel."""
     net: bool = False

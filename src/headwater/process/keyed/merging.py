@@ -19,6 +19,8 @@ import numpy as np
 from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, run_size
 
 FANOUT = 8
+SMALL_FANOUT = 4
+"""Of the smallest tier: those runs cost little to merge, and each is looked into in every batch."""
 SMALLEST_TIER_BYTES = 64 * 1024
 MERGE_BYTES = 8 * 1024 * 1024
 """What one `add` may merge, if it adds little."""
@@ -61,7 +63,11 @@ def full_tiers(runs: tuple[Run, ...], busy: set[int]) -> list[tuple[int, tuple[R
     tiers: dict[int, list[Run]] = {}
     for run in runs:
         tiers.setdefault(tier_of(run), []).append(run)
-    return [(tier, tuple(of)) for tier, of in sorted(tiers.items()) if len(of) >= FANOUT and tier not in busy]
+    return [(tier, tuple(of)) for tier, of in sorted(tiers.items()) if len(of) >= _most(tier) and tier not in busy]
+
+
+def _most(tier: int) -> int:
+    return FANOUT if tier else min(FANOUT, SMALL_FANOUT)
 
 
 def tier_of(run: Run) -> int:

@@ -21,6 +21,7 @@ from headwater.process.plan import CHANGES, Send
 from headwater.process.sql.parse import DIALECT
 from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
+from headwater.process.sql.shown import shown_by
 from headwater.records import WEIGHT
 
 _ROWS_OF_ITS_OWN = ("distinct", "group", "having", "qualify", "order", "limit", "offset", "joins", "with_", "with")
@@ -74,7 +75,8 @@ def _prune_join(node: _Node, join: Join, origins: Iterable[_Origin]) -> None:
     for place, send in enumerate(node.sends):
         if send.sql is not None:
             sql = narrowed(send.sql, None)
-            node.sends[place] = replace(send, sql=sql, plain=plain_columns(sql), partial=partial_of(sql))
+            shown = shown_by(sql) if send.shown is not None else None
+            node.sends[place] = replace(send, sql=sql, plain=plain_columns(sql), partial=partial_of(sql), shown=shown)
 
 
 def columns_used(sql: str) -> set[str] | None:

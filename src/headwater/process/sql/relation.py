@@ -28,6 +28,7 @@ from headwater.process.plan import CHANGES, OUT, Node, Plan, Read, Send
 from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
 from headwater.process.sql.pruning import prune
+from headwater.process.sql.shown import shown_by
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
 
@@ -351,7 +352,8 @@ class Build:
             assert not isinstance(part.origin, Lazy)
             net = not rel.append_only and not isinstance(part.origin, Scanned) and not _tells_apart(part)
             whole = () if rel.append_only else tuple(schema.names)
-            part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain_columns(part.sql), net=net))
+            plain, shown = plain_columns(part.sql), shown_by(part.sql)
+            part.origin.sends.append(Send(part.sql, key or whole, OUT, plain=plain, shown=shown, net=net))
         prune([*self._scanned.values()], self._made)
         self._spare_pairs()
         reads = tuple(
