@@ -61,6 +61,8 @@ BLOCK = 500_000
 CHANGES = 1_000
 WARM = 50
 """Rounds of ours that do not count: so long Java compiles what every batch runs through."""
+PAUSE_S = 0.02
+"""Between the end of a round and the next one."""
 WITHIN_S = 900.0
 
 
@@ -150,9 +152,10 @@ def measure(folder: Path, rows: int, rounds: int, spark: Any) -> dict[str, float
     pipeline.start(spark)
     loaded = timed(lambda: wait(log, pipeline))
     say(f"{rows:,} rows: loaded in {loaded:.0f} s")
+    planned = [data.changes() for _ in range(WARM + rounds)]  # beforehand: it goes through all rows
     spent = []
-    for _ in range(WARM + rounds):
-        changes = data.changes()
+    for changes in planned:
+        time.sleep(PAUSE_S)
         began = time.monotonic()
         log.append(parts(log, changes))
         wait(log, pipeline)
