@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import ipc
 
@@ -25,11 +28,30 @@ def pack(table: pa.Table) -> bytes:
 
 
 def copied(table: pa.Table) -> int:
-    """All of its bytes are read and written once; how many there are."""
-    sink = pa.BufferOutputStream()
-    with ipc.new_stream(sink, table.schema) as writer:
+    """All of its bytes are read and written once, to where the last ones were; how many there are."""
+    nowhere = _Nowhere()
+    with ipc.new_stream(pa.PythonFile(nowhere, "w"), table.schema) as writer:
         writer.write_table(table)
-    return int(sink.tell())
+    return nowhere.bytes
+
+
+class _Nowhere(io.RawIOBase):
+    """A file that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._room = np.empty(1 << 20, np.uint8)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        given = np.frombuffer(data, np.uint8)
+        for start in range(0, len(given), len(self._room)):
+            some = given[start : start + len(self._room)]
+            self._room[: len(some)] = some
+        self.bytes += len(given)
+        return len(given)
 
 
 def unpack(blobs: Iterable[bytes]) -> pa.Table:

@@ -20,6 +20,9 @@ from headwater.process.plan import Read
 from headwater.process.source import Range, shares
 from headwater.records import OFFSET, PARTITION
 
+AT_ONCE = 100_000
+"""Rows of a view without state that go through its query together: fewer would cost more to ask for than to answer."""
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -105,7 +108,7 @@ def leaving_source(
         spec = job.log().topic(read.topic)
         scanned = [(part, admitted(job, spec, part, batches)) for part, batches in scanned]
     batches = (batch.select(names) for _, batches in scanned for batch in batches)
-    for rows in _together(batches) if job.keyed.levels else map(_alone, batches):
+    for rows in _together(batches, None if job.keyed.levels else AT_ONCE):
         for place, send in enumerate(read.sends):
             yield place, sent(send, rows, job.keyed.buckets if ways is None else ways(send))
 
@@ -122,15 +125,16 @@ def _ranges(job: Job, progress: Progress) -> Iterator[Range]:
                 yield Range(topic, partition, low.get(partition, 0), high)
 
 
-def _together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """What is summed or ranked before it travels, all at once."""
-    listed = list(batches)
+def _together(batches: Iterable[pa.RecordBatch], least: int | None) -> Iterator[pa.Table]:
+    """At least so many rows at once, or all: as what is summed or ranked before it travels."""
+    listed: list[pa.RecordBatch] = []
+    for batch in batches:
+        listed.append(batch)
+        if least is not None and sum(each.num_rows for each in listed) >= least:
+            yield pa.Table.from_batches(listed)
+            listed = []
     if listed:
         yield pa.Table.from_batches(listed)
-
-
-def _alone(batch: pa.RecordBatch) -> pa.Table:
-    return pa.Table.from_batches([batch])
 
 
 def _time_of(job: Job, topic: str) -> str | None:
