@@ -158,6 +158,8 @@ def described_part(part: Any) -> Any:
                 fields["names"],
                 fields["final"],
             )  # the plan is what counts, not how its text was laid out
+        if isinstance(part, Send):
+            del fields["partial"], fields["shown"]  # the query says it; how few rows are answered is no part of it
         return [type(part).__name__, getattr(part, "revision", None), fields]
     return functions.described(part, described_part) if callable(part) else _value(part)
 
