@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+import headwater as hw
+from headwater.log import Topic, TopicSpec
 from headwater.log.embedded import waiting
+from headwater.log.embedded.bell import Bell, Ear
 from headwater.log.embedded.waiting import LEAST_S, MOST_S, Watch
+from headwater.log.position import AppendNumber
+from headwater.records import schema_of
 
 
 class Clock:
@@ -152,3 +161,56 @@ def test_one_who_fails_while_it_looks_leaves_the_others_waiting_for_news(until: 
     appends.number = 1
     other.join()
     assert (len(failed), heard) == (1, [1])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bells are heard by inotify")
+def test_who_waits_hears_the_bell_of_another_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "UNRUNG_S", 60.0)
+    log = hw.open(f"file:{tmp_path}")
+    topic = Topic(log, log.create(TopicSpec("t", schema_of({"n": "int64"}))))
+    seen = log.wait(AppendNumber(0), 0)
+    heard: list[int] = []
+    waits = threading.Thread(target=lambda: heard.append(log.wait(seen, 30)))
+    waits.start()
+    append = f"import headwater as hw; log = hw.open('file:{tmp_path}'); log.append_rows('t', [{{'n': 1}}])"
+    subprocess.run([sys.executable, "-c", append], check=True)
+    waits.join(20)
+    assert heard == [seen + 1]
+    topic.append([{"n": 2}])  # rung while nobody waits
+    assert log.wait(AppendNumber(heard[0]), 0) == seen + 2
+    assert log.wait(AppendNumber(seen + 2), 0.01) == seen + 2
+    log.close()
+
+
+def test_a_writer_that_was_killed_before_it_rang_is_heard_of_all_the_same() -> None:
+    appends = Appends()
+    quiet = SimpleNamespace(wait=lambda seconds: threading.Event().wait(min(seconds, 0.01)), close=lambda: None)
+    watch = Watch(appends.version, appends.newest, listen=lambda: cast(Ear, quiet))
+    heard: list[int] = []
+    waits = waiting_for(watch, 0, 30, heard)
+    appends.number = 1
+    waits.join()
+    assert heard == [1]
+
+
+def test_what_was_rung_before_anybody_listened_is_heard_of() -> None:
+    appends = Appends()
+
+    def listen() -> Ear:
+        appends.number = 1  # between the look before and the first that listens
+        return cast(Ear, SimpleNamespace(wait=lambda seconds: pytest.fail("it is there already")))
+
+    assert Watch(appends.version, appends.newest, listen=listen).wait(0, 30) == 1
+
+
+def test_without_a_bell_it_is_looked_at_often(clock: Clock) -> None:
+    watch = Watch(clock.newest, clock.newest, listen=lambda: None)
+    clock.after(0.01)
+    assert watch.wait(0, 10) == 1
+    assert clock.slept
+
+
+def test_a_bell_that_cannot_be_made_is_none(tmp_path: Path) -> None:
+    bell = Bell(tmp_path / "no such folder" / "bell")
+    bell.ring()
+    assert bell.listen() is None

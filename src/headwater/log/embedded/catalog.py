@@ -14,6 +14,7 @@ import apsw.sqlite_extra
 
 from headwater.errors import Busy, Corrupt, NewerFormat, StorageFailed, UpgradeBlocked
 from headwater.log.embedded import tables
+from headwater.log.embedded.bell import Bell
 from headwater.log.embedded.lock import UsersLock, WriterLock
 from headwater.log.embedded.wal import broken_frame
 
@@ -49,6 +50,7 @@ class Catalog:
         """
         self.path = path
         self._as_is = as_is
+        self.bell = Bell(path.with_name("bell"))
         self._local = threading.local()
         self._poisoned: StorageFailed | None = None
         with ExitStack() as opened:  # closed again if anything is refused
@@ -159,6 +161,7 @@ class Catalog:
         except StorageFailed as error:
             self._poisoned = error
             raise
+        self.bell.ring()
 
     @contextmanager
     def _transaction(self) -> Iterator[apsw.Connection]:

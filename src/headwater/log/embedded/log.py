@@ -63,7 +63,7 @@ class EmbeddedLog:
         self.committer = Committer(self.catalog, clock=clock, encode=self._encode)
         self._known: dict[str, KnownTopic] = {}
         self._seen = _Seen()
-        self._watch = Watch(self.catalog.version, self._newest)
+        self._watch = Watch(self.catalog.version, self._newest, listen=self.catalog.bell.listen)
 
     @property
     def url(self) -> str:
@@ -78,6 +78,7 @@ class EmbeddedLog:
         chunks.forget_mapped()
 
     def close(self) -> None:
+        self._watch.close()
         self.catalog.close()
 
     # --- topics ---
