@@ -156,9 +156,9 @@ class Counting(MemoryState):
         super().__init__()
         self.written = 0
 
-    def save(self, data: pa.Buffer) -> str:
+    def save(self, data: pa.Buffer, whole: chunk.Chunk) -> str:
         self.written += data.size
-        return super().save(data)
+        return super().save(data, whole)
 
 
 def test_the_work_of_a_batch_goes_with_its_size_not_with_that_of_the_state(monkeypatch: pytest.MonkeyPatch) -> None:

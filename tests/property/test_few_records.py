@@ -22,7 +22,6 @@ from headwater.process.job import Job, dump_jobs
 from headwater.process.keyed import few, merging
 from headwater.process.keyed.keeping import newest
 from headwater.process.keyed.lane import KeyedLane
-from headwater.process.keyed.manifest import Manifest
 from headwater.process.keyed.runner import LevelRunner
 from headwater.process.keyed.sink import BlobWriter
 from headwater.process.keyed.source import PackedReader
@@ -145,7 +144,7 @@ class House:
             if job.kept is not None:
                 _, buckets = newest(Path(job.folder))
                 manifests = [told for place in buckets.values() for told in place.values()]
-                listed = {id.partition(".")[0] for told in manifests for id in Manifest.from_json(told).ids}
+                listed = {id.partition(".")[0] for told in manifests for id in told.ids}
                 chunks = Path(job.folder) / "kept" / "chunks"
                 there = {file.name for file in chunks.iterdir()} if chunks.exists() else set()
                 assert listed <= there
@@ -155,7 +154,7 @@ class House:
         """The files of state that was merged after the last batch, for the next one."""
         standing = self.at_once._few._standing.get(job.producer.name)
         manifests = [told for place in (standing.buckets if standing else {}).values() for told in place.values()]
-        return {id.partition(".")[0] for told in manifests for id in Manifest.from_json(told).ids}
+        return {id.partition(".")[0] for told in manifests for id in told.ids}
 
 
 WAYS: list[Callable[[House], None]] = [

@@ -99,7 +99,7 @@ def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     kept = Kept(tmp_path, "by_page@1")
     for number in range(3):
         arranged.add(some(number, number + 10))
-        manifests = {"0 groups": arranged.manifest.to_json(), "0 empty": Manifest().to_json()}
+        manifests = {"0 groups": arranged.manifest, "0 empty": Manifest()}
         kept.write(number + 8, Epoch(1), plan(Told()), {"0-2": manifests, "0-1": {}})
     empty, groups = inspect.summary(tmp_path)
     assert empty == {

@@ -19,11 +19,13 @@ import pyarrow.compute as pc
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
-from headwater.process.keyed.bykey import Ints, hashes_of, matched, same_rows, taken
+from headwater.process.keyed.bykey import hashes_of, matched, same_rows, taken
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import Answer, FoundBy, State
-from headwater.process.keyed.reducing import How, reduced
+from headwater.process.keyed.reducing import reduced
+from headwater.process.keyed.summing import How
 from headwater.process.keyed.weighing import netted, weighed
 from headwater.records import WEIGHT
 

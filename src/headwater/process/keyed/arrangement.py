@@ -22,10 +22,12 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.log.keyhash import Hashes
+from headwater.process.duck import FEW
 from headwater.process.keyed import merging
-from headwater.process.keyed.bykey import Ints, Mask, hashes_of, taken
-from headwater.process.keyed.chunk import ChunkRef, Chunks, Run, divide, run_size, write_run
+from headwater.process.keyed.bykey import Mask, hashes_of, taken
+from headwater.process.keyed.chunk import Chunk, ChunkRef, Chunks, Run, divide, run_size, write_run
 from headwater.process.keyed.combining import GONE, HASH, Shape
+from headwater.process.keyed.fixed import Ints, taken_from
 from headwater.process.keyed.manifest import Manifest
 from headwater.process.keyed.merging import Merge
 
@@ -55,12 +57,12 @@ class Arrangement:
     def hashed(self, wanted: Hashes) -> pa.Table:
         """As `gather`, with each row's `_hash`."""
         found = []
-        for ref, near in _near(self.manifest.refs, wanted):
+        for ref, near in _near(self.manifest, wanted):
             chunk = self._chunks.load(ref)
             positions = _positions(chunk.hashes, near)
             if len(positions):
-                found.append(taken(chunk.rows, positions))
-        return pa.concat_tables(found) if found else self.shape.stored.empty_table()
+                found.append((chunk, positions))
+        return _rows(found, self.shape.stored)
 
     # --- changing ---
 
@@ -70,10 +72,12 @@ class Arrangement:
             return
         if hashes is None:
             hashes = hashes_of(rows, self.shape.key)
-        ordered = rows.select(self.shape.schema.names).cast(self.shape.schema)
+        ordered = rows.select(self.shape.schema.names)
+        if ordered.schema != self.shape.schema:
+            ordered = ordered.cast(self.shape.schema)
         ordered = ordered.add_column(0, self.shape.stored.field(0), pa.array(hashes))
         if not (hashes[1:] >= hashes[:-1]).all():
-            ordered = ordered.take(np.argsort(hashes, kind="stable"))
+            ordered = taken(ordered, np.argsort(hashes, kind="stable"))
         run = write_run(ordered, self._chunks)
         self.manifest = Manifest((*self.manifest.runs, run), self.manifest.merges)
         self._budget += max(merging.MERGE_BYTES, merging.MERGE_FACTOR * run_size(run))
@@ -115,7 +119,7 @@ class Arrangement:
         divided = [divide(run, bound, self._chunks) for run in merge.sources]
         before = self.manifest
         self.manifest = replace(before, merges=tuple(other for other in before.merges if other is not merge))
-        others = self.manifest.refs
+        others = self.manifest
         rows = self.shape.combined(
             pa.concat_tables([table for tables, _ in divided for table in tables]).combine_chunks(),
             lambda hashes: self._held(hashes, others),
@@ -135,10 +139,10 @@ class Arrangement:
         elif merge.into:
             self.manifest = Manifest((*runs, merge.into), merges)
 
-    def _held(self, hashes: Hashes, refs: Run) -> Mask:
+    def _held(self, hashes: Hashes, among: Manifest) -> Mask:
         """Which of these hashes (sorted) have rows in these chunks."""
         held = np.zeros(len(hashes), np.bool_)
-        for ref, near in _near(refs, hashes):
+        for ref, near in _near(among, hashes):
             there = self._chunks.load(ref).hashes
             places = np.minimum(np.searchsorted(there, near), len(there) - 1)
             held[np.isin(hashes, near[there[places] == near])] = True
@@ -158,23 +162,31 @@ def _with_new_merges(manifest: Manifest) -> Manifest:
     return manifest
 
 
-def _near(refs: Run, wanted: Hashes) -> Iterable[tuple[ChunkRef, Hashes]]:
+def _near(manifest: Manifest, wanted: Hashes) -> Iterable[tuple[ChunkRef, Hashes]]:
     """The chunks that may hold wanted hashes (sorted), each with those that fall into its range."""
     if not len(wanted):
         return
-    begins = np.searchsorted(wanted, np.array([ref.low for ref in refs], np.uint64))
-    ends = np.searchsorted(wanted, np.array([ref.high for ref in refs], np.uint64), "right")
+    low, high = manifest.bounds
+    begins, ends = wanted.searchsorted(low), wanted.searchsorted(high, "right")
     for place in np.flatnonzero(begins < ends).tolist():
-        yield refs[place], wanted[begins[place] : ends[place]]
+        yield manifest.refs[place], wanted[begins[place] : ends[place]]
+
+
+def _rows(found: list[tuple[Chunk, Ints]], schema: pa.Schema) -> pa.Table:
+    """The rows at these places of these chunks."""
+    if sum(len(places) for _, places in found) <= FEW:
+        several = [(words, places) for chunk, places in found if (words := chunk.words) is not None]
+        if len(several) == len(found) > 0:
+            return taken_from(schema, several)
+    return pa.concat_tables([schema.empty_table(), *(taken(chunk.rows, places) for chunk, places in found)])
 
 
 def _positions(hashes: Hashes, wanted: Hashes) -> Ints:
     """Where rows with the wanted hashes stand: found by binary search; of several with one hash the range of them."""
     low: Ints = np.searchsorted(hashes, wanted)
-    hit = hashes[np.minimum(low, len(hashes) - 1)] == wanted
+    hit = hashes.take(low, mode="clip") == wanted
     low = low[hit]
-    after = low + 1
-    if not len(low) or not (hashes[np.minimum(after, len(hashes) - 1)] == hashes[low]).any():
+    if not len(low) or not (hashes.take(low + 1, mode="clip") == wanted[hit]).any():
         return low
     sizes = np.searchsorted(hashes, wanted[hit], "right") - low
     ends = np.cumsum(sizes)

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from headwater.log.keyhash import Hashes, key_hash
 from headwater.process import duck
+from headwater.process.keyed.fixed import Ints, Words, words
 from headwater.records import is_key_type
 
-Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -60,8 +60,7 @@ def by_key(rows: pa.Table, key: Sequence[str], hashes: Hashes, within: Sequence[
         columns = [column[among] for column in reversed(within)]
         order[repeated] = among[np.lexsort((*columns, ordered[repeated]))]
         pairs = np.flatnonzero(same)
-        keys = rows.select(list(key))
-        if not same_keys(keys.take(order[pairs]), keys.take(order[pairs + 1]), key).all():
+        if not same_at(rows, order[pairs], rows, order[pairs + 1], [(name, name) for name in key]).all():
             ranks = _ranks(rows, key)
             order = np.lexsort((*reversed(within), ranks, hashes))
             same &= ranks[order[1:]] == ranks[order[:-1]]
@@ -84,7 +83,7 @@ def matched(
     if (
         (hashes[1:] > hashes[:-1]).all()
         and (among_hashes[1:] > among_hashes[:-1]).all()
-        and same_keys(taken(rows.select(list(key)), pairs), taken(among.select(list(key)), places[pairs]), key).all()
+        and same_at(rows, pairs, among, places[pairs], [(name, name) for name in key]).all()
     ):
         return np.where(found, places, 0), found
     on = " AND ".join(f"a.{duck.quoted(name)} IS NOT DISTINCT FROM b.{duck.quoted(name)}" for name in key)
@@ -101,6 +100,29 @@ def taken(rows: pa.Table, places: Ints) -> pa.Table:
     if len(places) == rows.num_rows and (places == np.arange(len(places))).all():
         return rows
     return rows.take(places)
+
+
+def same_at(a: pa.Table, at_a: Ints, b: pa.Table, at_b: Ints, keys: Sequence[tuple[str, str]]) -> Mask:
+    """Pair by pair of places, as `same_keys`, by columns of `a` and `b` that may have other names."""
+    same = np.ones(len(at_a), np.bool_)
+    for own, its in keys:
+        numbers = _whole_numbers(a[own], b[its])
+        if numbers is not None:
+            same &= numbers[0][at_a] == numbers[1][at_b]
+        else:
+            both = [rows.select([name]).rename_columns(["key"]) for rows, name in ((a, own), (b, its))]
+            same &= same_keys(taken(both[0], at_a), taken(both[1], at_b), ["key"])
+    return same
+
+
+def _whole_numbers(a: pa.ChunkedArray, b: pa.ChunkedArray) -> tuple[Words, Words] | None:
+    """If they are equal where these are: times of other units are not."""
+    if a.type != b.type and not (pa.types.is_signed_integer(a.type) and pa.types.is_signed_integer(b.type)):
+        return None
+    left, right = words(a), words(b)
+    if left is None or right is None or left.dtype.kind != "i" or right.dtype.kind != "i":
+        return None
+    return left, right
 
 
 def same_keys(a: pa.Table, b: pa.Table, key: Sequence[str]) -> Mask:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from pyarrow import ipc
 
 from headwater.log.keyhash import Hashes
 from headwater.process.keyed.combining import HASH
+from headwater.process.keyed.fixed import Words, all_words
 
 CHUNK_BYTES = 8 * 1024 * 1024
 SMALL_BYTES = 64 * 1024
@@ -72,6 +74,11 @@ class Chunk:
         rows = ipc.open_file(data).read_all()
         return cls(rows, rows[HASH].to_numpy())
 
+    @cached_property
+    def words(self) -> list[Words] | None:
+        """All columns, if numpy has them."""
+        return all_words(self.rows)
+
 
 class Loaded(Protocol):
     """Where chunks are read."""
@@ -82,8 +89,8 @@ class Loaded(Protocol):
 class Chunks(Loaded, Protocol):
     """Where chunks are kept."""
 
-    def save(self, data: pa.Buffer) -> str:
-        """Answers the id under which it is kept."""
+    def save(self, data: pa.Buffer, chunk: Chunk) -> str:
+        """Answers the id under which it is kept. `data` is what the chunk is on disk."""
 
     def drop(self, ref: ChunkRef) -> None: ...
 
@@ -93,9 +100,9 @@ def write_run(rows: pa.Table, chunks: Chunks) -> Run:
     rows = rows.combine_chunks()
     run = []
     for piece in _cut(rows, max(1, math.ceil(rows.nbytes / CHUNK_BYTES))):
-        data, hashes = _encoded(piece), piece[HASH]
-        low, high = hashes[0].as_py(), hashes[-1].as_py()
-        run.append(ChunkRef(chunks.save(data), piece.num_rows, data.size, low, high, piece.num_rows))
+        data, chunk = _encoded(piece), Chunk(piece, piece[HASH].to_numpy())
+        low, high = int(chunk.hashes[0]), int(chunk.hashes[-1])
+        run.append(ChunkRef(chunks.save(data, chunk), piece.num_rows, data.size, low, high, piece.num_rows))
     return tuple(run)
 
 

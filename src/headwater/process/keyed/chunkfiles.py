@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,6 +29,13 @@ class DamagedChunk(Exception):
 
     def __init__(self, path: Path, how: str) -> None:
         super().__init__(f"state in {path} is {how}: build the view again from the log (headwater view rebuild)")
+
+
+@dataclass(frozen=True)
+class Written:
+    data: pa.Buffer
+    chunk: Chunk
+    """What that is."""
 
 
 class Writing:
@@ -71,17 +79,17 @@ class ChunkFiles:
             _MAPPED.put(key, chunk, content.size)
         return chunk
 
-    def save(self, chunks: Mapping[str, pa.Buffer]) -> None:
+    def save(self, chunks: Mapping[str, Written]) -> None:
         """By id. The small ones stay in memory for a while: the next batch is likely to look at them."""
         files: dict[str, list[tuple[int, pa.Buffer]]] = {}
-        for id, data in chunks.items():
+        for id, written in chunks.items():
             name, offset = _place(id)
-            files.setdefault(name, []).append((offset, data))
+            files.setdefault(name, []).append((offset, written.data))
         for name, parts in files.items():
             self._write(name, parts)
-        for id, data in chunks.items():
-            if data.size < LARGE:
-                _FRESH.put((self._folder, id), Chunk.of(data), data.size)
+        for id, written in chunks.items():
+            if written.data.size < LARGE:
+                _FRESH.put((self._folder, id), written.chunk, written.data.size)
 
     def _write(self, name: str, parts: list[tuple[int, pa.Buffer]]) -> None:
         path, flags = f"{self._folder}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

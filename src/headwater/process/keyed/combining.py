@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from headwater.log.keyhash import Hashes
 from headwater.process import duck
-from headwater.process.keyed.bykey import Ints, Mask, by_key, taken
+from headwater.process.keyed.bykey import Mask, by_key, taken
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.reducing import reduced
 
 HASH = "_hash"

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
-from headwater.process.keyed.bykey import Ints, Mask, hashes_of
+from headwater.process.keyed.bykey import Mask, hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import Expiry
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import netted
 from headwater.records import WEIGHT

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process.keyed.arrangement import Manifest, Shape
-from headwater.process.keyed.bykey import Ints
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import State
 
 NEVER = -(2**63)

@@ -25,6 +25,7 @@ from headwater.process.keyed.bucket import ANSWER, DEAD, together
 from headwater.process.keyed.keeping import Buckets, BucketState, Manifests, held, place
 from headwater.process.keyed.offsets import Entry
 from headwater.process.keyed.packing import copied
+from headwater.process.keyed.pending import PendingChunks
 from headwater.process.keyed.reading import Reading, Scanned, Task, leaving_source
 from headwater.process.keyed.through import Places, deliver, through, ways_of
 from headwater.process.keyed.travel import staged
@@ -143,11 +144,13 @@ def _computed(
             deliver(rows, arriving)
     kept = job.kept
     states: dict[str, BucketState] = {}
+    pending = PendingChunks(kept.chunks) if kept is not None else None
 
     def state(level: int, bucket: int) -> BucketState:
         assert kept is not None
+        assert pending is not None
         known = held(before, level, bucket, plan.buckets, kept.chunks)
-        return states.setdefault(place(level, bucket), BucketState(kept.chunks, known, later=True))
+        return states.setdefault(place(level, bucket), BucketState(pending, known, later=True))
 
     passed = watermark(job, task.ends[view]) if plan.levels else None
     leaves = through(plan, arriving, state, watermark=passed, first=view in task.first)

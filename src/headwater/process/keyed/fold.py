@@ -25,12 +25,13 @@ import pyarrow as pa
 from headwater.errors import BadSchema
 from headwater.log.keyhash import distinct, key_hash
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
-from headwater.process.keyed.bykey import Ints, Mask, by_key, matched
+from headwater.process.keyed.bykey import Mask, by_key, matched
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.current import changes as changes_shown
 from headwater.process.keyed.current import where, with_column, write
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.fitting import Fitting, Unfit
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.folding import Folded, Folding
 from headwater.process.keyed.generated import Row, rows_maker
 from headwater.process.keyed.operator import Answer, FoundBy, State

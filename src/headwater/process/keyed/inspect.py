@@ -24,9 +24,9 @@ def summary(folder: Path) -> list[dict[str, Any]]:
     found = []
     for place, manifests in buckets.items():
         level, bucket = placed(place)
-        for name, told in manifests.items():
+        for name, manifest in manifests.items():
             number, _, arrangement = name.partition(" ")
-            operator, manifest = f"{number} {operators[number]}", Manifest.from_json(told)
+            operator = f"{number} {operators[number]}"
             which = "all" if bucket == WHOLE else bucket
             where = {"operator": operator, "level": level, "bucket": which, "arrangement": arrangement}
             due = _due(operators[number], arrangement, manifest)

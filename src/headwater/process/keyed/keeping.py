@@ -17,8 +17,6 @@ goes with an append, and a chunk has its size in the list and its checksum in it
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -37,10 +35,23 @@ from headwater.process.plan import Plan
 
 FOLDER = "kept"
 
-Manifests = Mapping[str, Any]
-"""Of one bucket, by arrangement, as JSON."""
+Manifests = Mapping[str, Manifest]
+"""Of one bucket, by arrangement."""
 Buckets = Mapping[str, Manifests]
 _ALL = "all"
+
+
+def to_json(buckets: Buckets) -> Any:
+    return {
+        place: {name: manifest.to_json() for name, manifest in manifests.items()}
+        for place, manifests in buckets.items()
+    }
+
+
+def from_json(told: Any) -> Buckets:
+    return {
+        place: {name: Manifest.from_json(each) for name, each in manifests.items()} for place, manifests in told.items()
+    }
 
 
 def place(level: int, bucket: int) -> str:
@@ -53,15 +64,15 @@ def placed(place: str) -> tuple[int, int]:
     return int(level), WHOLE if bucket == _ALL else int(bucket)
 
 
-def held(buckets: Buckets, level: int, bucket: int, ways: int, chunks: Loaded) -> dict[str, Manifest]:
+def held(buckets: Buckets, level: int, bucket: int, ways: int, chunks: Loaded) -> Manifests:
     """What a bucket of a level holds, or all of them, by arrangement; whichever of the two is listed."""
     listed = buckets.get(place(level, bucket))
     if listed is not None:
-        return _read_all(listed)
+        return listed
     if bucket != WHOLE:
-        whole = _read_all(buckets.get(place(level, WHOLE), {}))
+        whole = buckets.get(place(level, WHOLE), {})
         return {name: within(manifest, bucket, ways, chunks) for name, manifest in whole.items()}
-    each = [_read_all(buckets.get(place(level, number), {})) for number in range(ways)]
+    each = [buckets.get(place(level, number), {}) for number in range(ways)]
     for number, one in enumerate(each):
         astray = next((name for name, manifest in one.items() if not lies_within(manifest, number, ways)), None)
         assert astray is None, f"rows of {astray!r} are not found by the key that they are spread by"
@@ -80,16 +91,8 @@ def with_changed(before: Buckets, changed: Buckets, ways: int, chunks: Loaded) -
         elif place(level, WHOLE) in after:
             apart = {here: held(after, level, number, ways, chunks) for number, here in enumerate(every)}
             del after[place(level, WHOLE)]
-            after |= {here: _told(manifests) for here, manifests in apart.items()}
+            after |= apart
     return {**after, **changed}
-
-
-def _read_all(manifests: Manifests) -> dict[str, Manifest]:
-    return {name: Manifest.from_json(told) for name, told in manifests.items()}
-
-
-def _told(manifests: Mapping[str, Manifest]) -> Manifests:
-    return {name: manifest.to_json() for name, manifest in manifests.items()}
 
 
 class Kept:
@@ -110,11 +113,13 @@ class Kept:
 
     def write(self, sequence: int, epoch: Epoch, plan: Plan, buckets: Buckets) -> None:
         operators = {str(number): type(node.operator).__name__ for number, node in enumerate(plan.nodes)}
-        told = json.dumps({"operators": operators, "buckets": buckets}, sort_keys=True, separators=(",", ":"))
-        self._folder.mkdir(parents=True, exist_ok=True)
-        part = self._folder / f"{uuid.uuid4().hex}.part"
-        part.write_text(told)
-        os.replace(part, self._list(sequence, epoch))
+        told = {"operators": operators, "buckets": to_json(buckets)}
+        text, path = json.dumps(told, sort_keys=True, separators=(",", ":")), self._list(sequence, epoch)
+        try:
+            path.write_text(text)
+        except FileNotFoundError:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
 
     def settle(self, sequence: int, epoch: Epoch, before: Iterable[Buckets], after: Buckets) -> None:
         """Once the append stands: what only `before` speaks of goes, and older lists."""
@@ -150,9 +155,9 @@ class BucketState:
     With `later`, nothing is merged before `merge` is called, when the batch is appended and nobody waits for it.
     """
 
-    def __init__(self, chunks: ChunkFiles, manifests: Mapping[str, Manifest], *, later: bool = False) -> None:
+    def __init__(self, chunks: PendingChunks, manifests: Manifests, *, later: bool = False) -> None:
         self._manifests = manifests
-        self._store = PendingChunks(chunks)
+        self._store = chunks
         self._arrangements: dict[str, Arrangement] = {}
         self._later = later
 
@@ -170,9 +175,8 @@ class BucketState:
 
     def settle(self) -> Manifests:
         """Write all that the batch has added; answers the manifests that say so."""
-        after = {**self._manifests, **{name: each.manifest for name, each in self._arrangements.items()}}
         self._store.settle()
-        return _told(after)
+        return {**self._manifests, **{name: each.manifest for name, each in self._arrangements.items()}}
 
 
 def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:
@@ -181,7 +185,7 @@ def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:
     for path in sorted(lists, key=lambda each: [int(n) for n in each.stem.rsplit("-", 1)], reverse=True):
         try:
             told = json.loads(path.read_text())
-            return told["operators"], told["buckets"]
+            return told["operators"], from_json(told["buckets"])
         except (OSError, ValueError):  # it was removed meanwhile
             continue
     return {}, {}
@@ -189,18 +193,12 @@ def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:
 
 @lru_cache(maxsize=64)
 def _read(path: Path, changed: int) -> Buckets:
-    found: Buckets = json.loads(path.read_text())["buckets"]
-    return found
+    return from_json(json.loads(path.read_text())["buckets"])
 
 
 def _refs(buckets: Buckets) -> list[ChunkRef]:
-    return [
-        ref
-        for manifests in buckets.values()
-        for manifest in manifests.values()
-        for ref in Manifest.from_json(manifest).refs
-    ]
+    return [ref for manifests in buckets.values() for manifest in manifests.values() for ref in manifest.refs]
 
 
 def _ids(buckets: Buckets) -> set[str]:
-    return {ref.id for ref in _refs(buckets)}
+    return {id for manifests in buckets.values() for manifest in manifests.values() for id in manifest.ids}

@@ -15,11 +15,12 @@ import pyarrow as pa
 from headwater.errors import BadSchema
 from headwater.log.keyhash import Hashes, distinct, key_hash
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
-from headwater.process.keyed.bykey import ByKey, Ints, Mask, by_key, matched, taken
+from headwater.process.keyed.bykey import ByKey, Mask, by_key, matched, taken
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.current import changes as changes_shown
 from headwater.process.keyed.current import where, with_column, write
 from headwater.process.keyed.expiry import NEVER, Expiry, after
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.records import POSITION, positions, user_columns
 from headwater.process.keyed.weighing import weighed

@@ -7,8 +7,12 @@ ref = [id, rows, bytes, low, high, whole]
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+
+from headwater.log.keyhash import Hashes
 from headwater.process.keyed.chunk import ChunkRef, Run, run_size
 from headwater.process.keyed.merging import Merge
 
@@ -28,13 +32,19 @@ class Manifest:
     runs: tuple[Run, ...] = ()
     merges: tuple[Merge, ...] = ()
 
-    @property
+    @cached_property
     def refs(self) -> Run:
         return (*(ref for run in self.runs for ref in run), *(ref for merge in self.merges for ref in merge.refs))
 
-    @property
+    @cached_property
     def ids(self) -> set[str]:
         return {ref.id for ref in self.refs}
+
+    @cached_property
+    def bounds(self) -> tuple[Hashes, Hashes]:
+        """The lower and the upper ones of all chunks, in the order of `refs`."""
+        refs = self.refs
+        return np.array([ref.low for ref in refs], np.uint64), np.array([ref.high for ref in refs], np.uint64)
 
     @property
     def size(self) -> Size:

@@ -46,7 +46,7 @@ class MemoryState:
     def load(self, ref: ChunkRef) -> Chunk:
         return Chunk.of(self.data[ref.id])
 
-    def save(self, data: pa.Buffer) -> str:
+    def save(self, data: pa.Buffer, chunk: Chunk) -> str:
         id = uuid.uuid4().hex + checksum(data)
         self.data[id] = data
         return id

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from headwater.log.keyhash import Hashes
-from headwater.process.keyed.bykey import Ints, Mask, same_keys, taken
+from headwater.process.keyed.bykey import Mask, same_at, taken
+from headwater.process.keyed.fixed import Ints
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,10 @@ def paired(left: Side, right: Side) -> Pairs:
     else:
         at_right, at_left = _by_hash(right.hashes, left.hashes)
     found = Pairs(left.rows, right.rows, at_left, at_right)
-    same = np.ones(len(found), np.bool_)
-    for own, its in zip(left.key, right.key, strict=True):  # one column may be equal to several
-        key = taken(left.rows.select([own]), at_left).rename_columns(["key"])
-        same &= same_keys(key, taken(right.rows.select([its]), at_right).rename_columns(["key"]), ["key"])
-        if key["key"].null_count:
-            same &= key["key"].is_valid().to_numpy()
+    same = same_at(left.rows, at_left, right.rows, at_right, list(zip(left.key, right.key, strict=True)))
+    for own in left.key:
+        if left.rows[own].null_count:
+            same &= left.rows[own].is_valid().to_numpy()[at_left]
     return found if same.all() else found.only(same)
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process import duck
-from headwater.process.keyed.reducing import How, reduced
+from headwater.process.keyed.reducing import reduced
+from headwater.process.keyed.summing import How
 from headwater.records import WEIGHT
 
 _MOST = 2**62

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headwater.process.keyed.chunk import Chunk, ChunkRef
-from headwater.process.keyed.chunkfiles import ChunkFiles, Writing
+from headwater.process.keyed.chunkfiles import ChunkFiles, Writing, Written
 
 
 class PendingChunks:
@@ -17,27 +17,22 @@ class PendingChunks:
     def __init__(self, files: ChunkFiles) -> None:
         self._files = files
         self._writing = Writing()
-        self._saved: dict[str, pa.Buffer] = {}
-        self._chunks: dict[str, Chunk] = {}
+        self._saved: dict[str, Written] = {}
 
     def load(self, ref: ChunkRef) -> Chunk:
-        if ref.id not in self._saved:
-            return self._files.load(ref)
-        if ref.id not in self._chunks:
-            self._chunks[ref.id] = Chunk.of(self._saved[ref.id])
-        return self._chunks[ref.id]
+        saved = self._saved.get(ref.id)
+        return self._files.load(ref) if saved is None else saved.chunk
 
-    def save(self, data: pa.Buffer) -> str:
+    def save(self, data: pa.Buffer, chunk: Chunk) -> str:
         id = self._writing.placed(data)
-        self._saved[id] = data
+        self._saved[id] = Written(data, chunk)
         return id
 
     def drop(self, ref: ChunkRef) -> None:
         self._saved.pop(ref.id, None)
-        self._chunks.pop(ref.id, None)
 
     def settle(self) -> None:
-        self._files.save(self._saved)
-        self._saved.clear()
-        self._chunks.clear()
-        self._writing = Writing()
+        if self._saved:
+            self._files.save(self._saved)
+            self._saved = {}
+            self._writing = Writing()

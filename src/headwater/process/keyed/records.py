@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from headwater.process.keyed.bykey import Ints
+from headwater.process.keyed.fixed import Ints
 from headwater.records import OFFSET, PARTITION
 
 POSITION = "_position"

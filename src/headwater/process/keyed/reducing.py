@@ -1,4 +1,4 @@
-"""Few rows brought together by Arrow, where DuckDB would take longer to begin than to answer.
+"""Few rows brought together by numpy or Arrow, where DuckDB would take longer to begin than to answer.
 
 Only what both answer alike: keys and numbers of types that have one notion of being equal, sums that cannot overflow.
 Everything else is DuckDB's, whose words the caller has ready.
@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process.duck import FEW
+from headwater.process.keyed.summing import How, summed
 
-How = Literal["sum", "min", "max"]
 _MOST = {64: 2**63 - 1, 128: 10**38 - 1}
 
 
@@ -24,6 +23,9 @@ def reduced(rows: pa.Table, keys: Sequence[str], how: Sequence[tuple[str, How]])
     least or greatest of nothing is null. None if that is left to DuckDB."""
     if not keys or rows.num_rows > FEW or not all(_is_plain(rows.schema.field(key).type) for key in keys):
         return None
+    few = summed(rows, keys, how)
+    if few is not None:
+        return few
     if not all(_fits(rows, name, combined) for name, combined in how):
         return None
     made = rows.group_by(list(keys), use_threads=False).aggregate([(name, combined) for name, combined in how])

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from headwater.process.blame import blamed_on
 from headwater.process.job import Job, load_jobs
 from headwater.process.keyed.bucket import BEGIN, STATE, WATERMARK, Arrived, Blob, is_for, run_batch
-from headwater.process.keyed.keeping import Buckets, BucketState, held, place
+from headwater.process.keyed.keeping import Buckets, BucketState, held, place, to_json
 from headwater.process.keyed.packing import bucket_labels, unpack
+from headwater.process.keyed.pending import PendingChunks
 from headwater.process.keyed.travel import batch_of, leaving
 from headwater.process.plan import Plan
 
@@ -50,10 +51,11 @@ class LevelRunner:
         bucket = labels.index(label)
         assert job.kept is not None
         chunks = job.kept.chunks
-        state = BucketState(chunks, held(known, level, bucket, plan.buckets, chunks))
+        state = BucketState(PendingChunks(chunks), held(known, level, bucket, plan.buckets, chunks))
         blobs = list(passed_on(plan, level, bucket, ports))
         blobs += leaving(job, run_batch(plan, level, bucket, state, arrived(plan, level, ports)), f"bucket {bucket:04}")
-        blobs.append(Blob(bucket, STATE, json.dumps({place(level, bucket): state.settle()}).encode()))
+        told = to_json({place(level, bucket): state.settle()})
+        blobs.append(Blob(bucket, STATE, json.dumps(told).encode()))
         return batch_of(view, blobs, range(plan.buckets) if level == plan.levels - 1 else labels)
 
 

@@ -18,9 +18,10 @@ from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, combined
 from headwater.process.keyed.arrangement import HASH, Shape
-from headwater.process.keyed.bykey import Ints, by_key, hashes_of
+from headwater.process.keyed.bykey import by_key, hashes_of
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import Answer, FoundBy, State
-from headwater.process.keyed.reducing import How
+from headwater.process.keyed.summing import How
 from headwater.process.keyed.weighing import netted, only_added, weighed
 from headwater.records import WEIGHT
 

@@ -18,7 +18,7 @@ from headwater.process.job import Job, load_jobs
 from headwater.process.keyed import parcels
 from headwater.process.keyed.appending import append_view
 from headwater.process.keyed.bucket import DEAD, STAGED, STATE
-from headwater.process.keyed.keeping import Manifests
+from headwater.process.keyed.keeping import Manifests, from_json
 from headwater.process.keyed.packing import unpack
 from headwater.process.keyed.travel import COLUMNS, staged
 from headwater.process.settled import settle
@@ -48,7 +48,7 @@ class BlobWriter(DataSourceStreamArrowWriter):
             job, own = self._jobs[view], parts.setdefault(view, [])
             if port == STATE:
                 for told in packed:
-                    state.setdefault(view, {}).update(json.loads(told))
+                    state.setdefault(view, {}).update(from_json(json.loads(told)))
             elif port == STAGED:
                 own += [pickle.loads(part) for part in packed]
             elif port == DEAD:

@@ -15,7 +15,8 @@ import pyarrow as pa
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
-from headwater.process.keyed.bykey import Ints, hashes_of, taken
+from headwater.process.keyed.bykey import hashes_of, taken
+from headwater.process.keyed.fixed import Ints
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import present, weighed
 from headwater.records import WEIGHT

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, VALUE, Aggregate, Distinct, Extreme
-from headwater.process.keyed.reducing import How
+from headwater.process.keyed.summing import How
 from headwater.process.sql.parse import function_name, sql_type
 from headwater.process.sql.relation import Build, Lazy, Part, Rel, absorbed
 from headwater.process.sql.settling import own

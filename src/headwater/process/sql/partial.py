@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 
 from headwater.process.keyed.partial import Number, Partial
-from headwater.process.keyed.reducing import How
+from headwater.process.keyed.summing import How
 from headwater.process.plan import ONE
 from headwater.process.sql.parse import DIALECT
 from headwater.process.sql.plain import plain_columns
