@@ -1,6 +1,8 @@
-"""What Arrow computes of few rows in DuckDB's place is what DuckDB says, or nothing."""
+"""What numpy and Arrow compute of few rows in DuckDB's place is what DuckDB says, or nothing."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from headwater.process import duck
 from headwater.process.keyed.partial import Partial
 from headwater.process.keyed.reducing import reduced
+from headwater.process.keyed.summing import summed
 from headwater.process.keyed.weighing import net, netted
 from headwater.process.sql.partial import partial_of
 from headwater.process.sql.shown import shown_by
@@ -22,6 +25,19 @@ ROWS = pa.schema(
         ("seen", TIMESTAMP),
         ("x", pa.int64()),
         ("small", pa.int16()),
+        ("_weight", pa.int64()),
+    ]
+)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+NUMBERS = pa.schema(
+    [
+        ("k", pa.int32()),
+        ("d", pa.decimal128(38, 1)),
+        ("seen", TIMESTAMP),
+        ("far", pa.int64()),
+        ("x", pa.int64()),
+        ("gap", pa.int64()),
+        ("late", TIMESTAMP),
         ("_weight", pa.int64()),
     ]
 )
@@ -117,6 +133,42 @@ def test_sums_never_overflow_in_silence(changes: pa.Table) -> None:
         for row in changes.to_pylist():
             exact[row["name"]] = exact.get(row["name"], 0) + (row["x"] or 0)
         assert {row["name"]: row["x"] for row in answer.to_pylist()} == exact
+
+
+whole_rows = st.lists(
+    st.fixed_dictionaries(
+        {
+            "k": st.integers(-2, 2),
+            "d": st.decimals(-9, 9, places=1),
+            "seen": st.sampled_from([-1, 0, 10**15]).map(lambda us: EPOCH + timedelta(microseconds=us)),
+            "far": st.sampled_from([-(2**63), 0, 2**63 - 1]),
+            "x": st.one_of(st.integers(-5, 5), st.just(2**61)),
+            "gap": st.one_of(st.none(), st.integers(-5, 5)),
+            "late": st.one_of(st.none(), st.sampled_from([EPOCH, EPOCH + timedelta(days=1)])),
+            "_weight": st.sampled_from([-2, -1, 1, 3]),
+        }
+    ),
+    min_size=1,
+    max_size=12,
+).map(lambda found: pa.Table.from_pylist(found, NUMBERS))
+
+
+@pytest.mark.parametrize("keys", [["k"], ["d"], ["far"], ["k", "seen"], ["far", "k", "d"], ["far", "far", "seen"]])
+@given(changes=whole_rows)
+def test_numbers_are_brought_together_as_duckdb_does(keys: list[str], changes: pa.Table) -> None:
+    keys = list(dict.fromkeys(keys))
+    grouped = summed(
+        changes.append_column("total", changes["d"]),
+        keys,
+        [("_weight", "sum"), ("x", "max"), ("gap", "min"), ("late", "max"), ("total", "sum")],
+    )
+    assert grouped is not None
+    named = ", ".join(keys)
+    query = (
+        f"SELECT {named}, sum(_weight)::BIGINT AS _weight, max(x) AS x, min(gap) AS gap, max(late) AS late,"
+        f" sum(d)::DECIMAL(38, 1) AS total FROM changes GROUP BY {named}"
+    )
+    same(grouped, duck.run(query, changes=changes))
 
 
 SHOWN = (

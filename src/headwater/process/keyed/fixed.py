@@ -1,4 +1,4 @@
-"""Columns of fixed width without nulls as numpy arrays and back, both without copying.
+"""Columns of fixed width without nulls as numpy arrays and back, both without copying (but for booleans).
 
 Of few rows numpy takes and combines them in a tenth of the time that a call of Arrow's takes to begin.
 """
@@ -19,8 +19,10 @@ Ints = npt.NDArray[np.int64]
 
 @lru_cache(maxsize=256)
 def word_of(kind: pa.DataType) -> np.dtype[Any] | None:
-    """How numpy sees the values of such a column; None if they are not of fixed width, or less than a byte."""
-    if pa.types.is_boolean(kind) or pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
+    """How numpy sees the values of such a column; None if they are not of fixed width."""
+    if pa.types.is_boolean(kind):
+        return np.dtype(np.bool_)
+    if pa.types.is_nested(kind) or pa.types.is_dictionary(kind):
         return None
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         number: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
@@ -37,6 +39,9 @@ def words(column: pa.ChunkedArray) -> Words | None:
     if word is None or column.null_count:
         return None
     array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if word.kind == "b":
+        found: Words = array.to_numpy(zero_copy_only=False)
+        return found
     data = array.buffers()[1]
     if data is None or not len(array):
         return np.zeros(0, word)
@@ -55,6 +60,8 @@ def all_words(rows: pa.Table) -> list[Words] | None:
 
 
 def column_of(kind: pa.DataType, values: Words) -> pa.Array:
+    if values.dtype.kind == "b":
+        return pa.array(values)
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
 
 
