@@ -32,6 +32,9 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBERS = pa.schema(
     [
         ("k", pa.int32()),
+        ("narrow", pa.int8()),
+        ("h", pa.uint64()),
+        ("high", pa.uint64()),
         ("d", pa.decimal128(38, 1)),
         ("seen", TIMESTAMP),
         ("far", pa.int64()),
@@ -139,6 +142,9 @@ whole_rows = st.lists(
     st.fixed_dictionaries(
         {
             "k": st.integers(-2, 2),
+            "narrow": st.sampled_from([-128, -1, 127]),
+            "h": st.sampled_from([0, 2**63, 2**64 - 1]),
+            "high": st.integers(2**64 - 3, 2**64 - 1),
             "d": st.decimals(-9, 9, places=1),
             "seen": st.sampled_from([-1, 0, 10**15]).map(lambda us: EPOCH + timedelta(microseconds=us)),
             "far": st.sampled_from([-(2**63), 0, 2**63 - 1]),
@@ -153,10 +159,11 @@ whole_rows = st.lists(
 ).map(lambda found: pa.Table.from_pylist(found, NUMBERS))
 
 
-@pytest.mark.parametrize("keys", [["k"], ["d"], ["far"], ["k", "seen"], ["far", "k", "d"], ["far", "far", "seen"]])
+@pytest.mark.parametrize(
+    "keys", [["k"], ["d"], ["far"], ["k", "seen"], ["far", "k", "d"], ["narrow", "k"], ["h", "narrow"], ["high", "k"]]
+)
 @given(changes=whole_rows)
 def test_numbers_are_brought_together_as_duckdb_does(keys: list[str], changes: pa.Table) -> None:
-    keys = list(dict.fromkeys(keys))
     grouped = summed(
         changes.append_column("total", changes["d"]),
         keys,

@@ -63,7 +63,8 @@ def _as_one(keys: list[Words]) -> Words | None:
     one = np.zeros(len(keys[0]), np.int64)
     for key, (low, high) in zip(keys, ends, strict=True):
         one *= high - low + 1
-        one += (key - key.dtype.type(low)).astype(np.int64)
+        wide = key if key.dtype == np.uint64 else key.astype(np.int64)
+        one += (wide - wide.dtype.type(low)).astype(np.int64)
     return one
 
 
