@@ -112,6 +112,26 @@ SELECT page, tumble(at, '1 minute') AS w, count(*) AS c FROM clicks GROUP BY pag
 SELECT page, window_start, window_end, count(*) AS c FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL;
 -- hop-not-a-multiple
 SELECT page, window_start, window_end, count(*) AS c FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '50 seconds') GROUP BY ALL;
+-- hop-in-group-by
+SELECT page, hop_start(at, INTERVAL '20 seconds', INTERVAL '1 minute') AS opens, hop_end(at, INTERVAL '20 seconds', INTERVAL '1 minute') AS closes, sum(n) AS s, avg(n) AS a FROM clicks GROUP BY page, hop_start(at, INTERVAL '20 seconds', INTERVAL '1 minute'), hop_end(at, INTERVAL '20 seconds', INTERVAL '1 minute');
+-- hop-of-a-table
+SELECT country, window_start, count(*) AS c, sum(rate) AS s, avg(rate) AS a, min(rate) AS lo, max(rate) AS hi, count(DISTINCT rate) AS d FROM HOP(rates, at, INTERVAL '15 seconds', INTERVAL '1 minute') WHERE rate > 1 GROUP BY country, window_start HAVING count(*) > 0;
+-- hop-distinct-and-extremes
+SELECT page, window_end, count(DISTINCT user_id) AS d, count(DISTINCT n) FILTER (WHERE n > 1) AS e, min(price) AS lo, max(n) FILTER (WHERE user_id > 2) AS hi, max(at) AS last, min(page) AS p FROM HOP(clicks, at, INTERVAL '10 seconds', INTERVAL '40 seconds') GROUP BY ALL;
+-- hop-around-the-epoch
+SELECT page, window_start, window_end, count(*) AS c, max(at) AS last FROM HOP((SELECT page, CASE WHEN n <> 3 THEN at - INTERVAL '20454 days 150 seconds' END AS at FROM clicks), at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ALL;
+-- hop-with-its-records
+SELECT page, window_start, count(*) AS c, count(*) FILTER (WHERE at < window_start + INTERVAL '20 seconds') AS early, max(epoch_us(window_end) - epoch_us(at)) AS before_end FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') WHERE at > window_start + INTERVAL '3 seconds' GROUP BY page, window_start;
+-- hop-without-its-windows
+SELECT page, date_trunc('minute', window_start) AS m, count(*) AS c, sum(n) AS s, max(n) AS hi FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY page, date_trunc('minute', window_start) UNION ALL SELECT page, NULL, count(*), sum(n), max(n) FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY page;
+-- hop-by-what-is-computed-of-its-windows
+SELECT page, opens, epoch_us(window_end) - early AS span, count(*) AS c FROM (SELECT page, window_end, date_trunc('minute', window_start) AS opens, epoch_us(window_start) - 1000000 AS early FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute')) GROUP BY page, opens, epoch_us(window_end) - early;
+-- hop-of-a-join
+SELECT country, window_start, count(*) AS c, sum(n) AS s, max(n) AS hi FROM HOP((SELECT u.country, c.n, c.at FROM clicks c JOIN users u ON c.user_id = u.user_id), at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY country, window_start;
+-- hop-in-grouping-sets
+SELECT page, window_start, count(*) AS c, sum(n) AS s FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute') GROUP BY ROLLUP (window_start, page);
+-- hop-of-distinct
+SELECT DISTINCT page, window_start FROM HOP(clicks, at, INTERVAL '20 seconds', INTERVAL '1 minute');
 -- session
 SELECT user_id, window_start, window_end, count(*) AS c FROM SESSION(clicks, at, user_id, INTERVAL '20 seconds') GROUP BY ALL;
 -- session-in-group-by

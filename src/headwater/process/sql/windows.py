@@ -80,7 +80,7 @@ def _with_columns(source: exp.Expr, columns: dict[str, exp.Expr]) -> exp.Select:
 
 
 def _hop(source: exp.Expr, time: exp.Expr, slide: int, size: int) -> exp.Select:
-    last = f"({_floor_sql(_sql(time), slide)})"
+    last = f"({floor_sql(_sql(time), slide)})"
     starts = f"unnest(range({last} - {(-(-size // slide) - 1) * slide}, {last} + 1, {slide}))"
     inner = exp.select("*", exp.alias_(_parsed(starts), "_start")).from_(source)
     within = _parsed(f"epoch_us({_sql(time)}) < _start + {size}")
@@ -179,10 +179,11 @@ def _bare(node: exp.Expr) -> exp.Expr:
 
 
 def _floor(time: exp.Expr, size: int) -> exp.Expr:
-    return _parsed(f"make_timestamptz({_floor_sql(_sql(time), size)})")
+    return _parsed(f"make_timestamptz({floor_sql(_sql(time), size)})")
 
 
-def _floor_sql(time: str, size: int) -> str:
+def floor_sql(time: str, size: int) -> str:
+    """Where the one of the spans of this size that holds the time begins, in µs."""
     return f"epoch_us({time}) - ((epoch_us({time}) % {size}) + {size}) % {size}"
 
 
