@@ -114,7 +114,9 @@ def _kept(bench: PlanBench) -> int:
 
 
 def _net(state: MemoryState, arrangement: Arrangement) -> int:
-    rows = pa.concat_tables([arrangement.shape.stored.empty_table(), *map(state.load, arrangement.manifest.refs)])
+    rows = pa.concat_tables(
+        [arrangement.shape.stored.empty_table(), *(state.load(ref).rows for ref in arrangement.manifest.refs)]
+    )
     if arrangement.shape.newest:
         newest = arrangement.shape.newest_of(rows)
         return newest.num_rows - int(newest[GONE].to_numpy().sum())

@@ -160,3 +160,17 @@ def test_what_cannot_be_maintained_is_refused_by_name_and_place(sql: str, told: 
         plan(sql)
     assert told in str(caught.value)
     assert caught.value.do
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT page, max(at - TIMESTAMPTZ '2020-01-01') AS m FROM clicks GROUP BY page",
+        "SELECT at - TIMESTAMPTZ '2020-01-01' AS i, count(*) AS n FROM clicks GROUP BY 1",
+        "SELECT count(DISTINCT at - TIMESTAMPTZ '2020-01-01') AS n FROM clicks",
+        "SELECT a.page FROM clicks a JOIN clicks b ON a.at - TIMESTAMPTZ '2020-01-01' = b.at - TIMESTAMPTZ '2020-01-01'",
+    ],
+)
+def test_intervals_to_group_or_join_by_are_refused(sql: str) -> None:
+    with pytest.raises(SqlRefused, match="an INTERVAL to group, join or compare by"):
+        plan_view("v", sql, INPUTS)

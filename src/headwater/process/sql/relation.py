@@ -20,7 +20,6 @@ from headwater.process.keyed.first import First
 from headwater.process.keyed.forgetting import NOW, Forget
 from headwater.process.keyed.join import Join
 from headwater.process.keyed.latest import Latest
-from headwater.process.keyed.memory import MemoryState
 from headwater.process.keyed.operator import Operator
 from headwater.process.keyed.recompute import Recompute
 from headwater.process.keyed.top import Order, Top, cheap
@@ -29,6 +28,7 @@ from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
 from headwater.process.sql.pruning import prune
 from headwater.process.sql.shown import shown_by
+from headwater.process.sql.trial import answered
 from headwater.records import OFFSET, PARTITION, WEIGHT
 
 
@@ -250,8 +250,7 @@ class Build:
                         first=spared,
                     )
                 )
-        answered = operator.step(MemoryState(), {0: samples[0].empty_table()}, None).rows.schema
-        node = Made(operator, number, level, answered)
+        node = Made(operator, number, level, answered(self.view, operator, samples[0]))
         self._made.append(node)
         return node
 
