@@ -117,9 +117,9 @@ def _words(array: Any, kind: pa.DataType) -> Hashes:
         array = array.cast(pa.int32()).cast(pa.int64())
     elif pa.types.is_boolean(kind):
         array = array.cast(pa.uint8()).cast(pa.int64())
-    elif not pa.types.is_uint64(kind):
+    elif not (pa.types.is_int64(kind) or pa.types.is_uint64(kind)):
         array = array.cast(pa.int64())
-    numbers = array.fill_null(0).to_numpy(zero_copy_only=False)
+    numbers = (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
     words: Hashes = numbers.view(np.uint64)
     return words
 

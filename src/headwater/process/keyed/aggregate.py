@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
-from headwater.process.keyed.bykey import hashes_of, matched, same_rows, taken
+from headwater.process.keyed.bykey import Mask, hashes_of, matched, same_rows, taken
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
-from headwater.process.keyed.fixed import Ints
+from headwater.process.keyed.fixed import Ints, integers, typed
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.reducing import reduced
 from headwater.process.keyed.summing import How
@@ -117,12 +117,11 @@ class Aggregate:
         """The row of each touched group as it will be, what it was and all that came or went; sorted by hash."""
         # Of a group that is gone only the version counts: it is still there to be outlived.
         gone = old[GONE].to_numpy()
-        parts = [
-            old.filter(pa.array(~gone)).drop_columns([HASH, GONE]),
-            old.filter(pa.array(gone)).select([*self.keys, _VERSION]),
-        ]
-        parts += [self._typed(each) for each in partial]
-        rows = pa.concat_tables([parts[0], *(each for each in parts[1:] if each.num_rows)], promote_options="default")
+        parts = [old.drop_columns([HASH, GONE]), *(self._typed(each) for each in partial if each.num_rows)]
+        if gone.any():
+            parts[0] = parts[0].filter(pa.array(~gone))
+            parts.append(old.filter(pa.array(gone)).select([*self.keys, _VERSION]))
+        rows = pa.concat_tables(parts, promote_options="default")
         how: list[tuple[str, How]] = [(WEIGHT, "sum"), *self._numbers, (_VERSION, "max")]
         now = reduced(rows, self.keys, how)
         if now is None:
@@ -140,18 +139,17 @@ class Aggregate:
 
     def _typed(self, partial: pa.Table) -> pa.Table:
         """In the types in which numbers are kept."""
-        kept = pa.schema([self._groups.schema.field(name) for name in partial.schema.names])
-        return partial if partial.schema == kept else partial.cast(kept)
+        return typed(partial, pa.schema([self._groups.schema.field(name) for name in partial.schema.names]))
 
     def _outlived(self, now: pa.Table) -> pa.Table:
         """With the version that follows the last one, and whether the group is gone."""
         version = pc.add(now[_VERSION].fill_null(0), 1)
         gone = np.full(now.num_rows, bool(self.keys))
         for name in (WEIGHT, *(name for name, how in self._numbers if how == "sum")):
-            gone &= pc.equal(now[name], pa.scalar(0).cast(now.schema.field(name).type)).to_numpy()
+            gone &= _is_zero(now[name])
         schema = self._groups.schema
         columns = {**dict(zip(now.schema.names, now.columns, strict=True)), _VERSION: version, GONE: pa.array(gone)}
-        return pa.table({name: columns[name] for name in schema.names}).cast(schema)
+        return typed(pa.table(columns), schema)
 
     def _answer(self, old: pa.Table, now: pa.Table, hashes: Hashes) -> pa.Table:
         """The row of each touched group as it was, taken away, and as it is, put in its place."""
@@ -187,7 +185,7 @@ class Aggregate:
         seen = duck.columns(wanted)
         changed = duck.run(
             f"SELECT {seen}, {sums} FROM rows GROUP BY {seen}",
-            rows=(schema.empty_table() if arrived is None else arrived.select(schema.names).cast(schema)),
+            rows=schema.empty_table() if arrived is None else typed(arrived, schema),
         )
         hashes = self._value_hashes(changed)
         before = values.gather(distinct(hashes))
@@ -219,7 +217,7 @@ class Aggregate:
         is left, and the hashes of those groups."""
         schema = pa.schema([*self._key_fields, pa.field(VALUE, told.kind), pa.field(WEIGHT, pa.int64())])
         values = state.arrangement(f"extreme {place}", Shape(schema, self.keys, (WEIGHT,), compact=True))
-        changed = (schema.empty_table() if arrived is None else arrived).select(schema.names).cast(schema)
+        changed = schema.empty_table() if arrived is None else typed(arrived, schema)
         hashes = hashes_of(changed, self.keys)
         anew = _without_extreme(told, changed, hashes, old)
         known = values.gather(distinct(hashes)) if self.until is not None else None
@@ -346,6 +344,14 @@ def _but(rows: pa.Table, places: Ints) -> pa.Table:
     left = np.ones(rows.num_rows, np.bool_)
     left[places] = False
     return rows.filter(pa.array(left))
+
+
+def _is_zero(column: pa.ChunkedArray) -> Mask:
+    numbers = integers(column)
+    if numbers is not None:
+        return np.equal(numbers, 0)
+    zero: Mask = pc.equal(column, pa.scalar(0).cast(column.type)).to_numpy()
+    return zero
 
 
 def _gone(rows: pa.Table) -> pa.Table:

@@ -27,7 +27,7 @@ from headwater.process.keyed import merging
 from headwater.process.keyed.bykey import Mask, hashes_of, taken
 from headwater.process.keyed.chunk import Chunk, ChunkRef, Chunks, Run, divide, run_size, write_run
 from headwater.process.keyed.combining import GONE, HASH, Shape
-from headwater.process.keyed.fixed import Ints, taken_from
+from headwater.process.keyed.fixed import Ints, taken_from, typed
 from headwater.process.keyed.manifest import Manifest
 from headwater.process.keyed.merging import Merge
 
@@ -72,10 +72,7 @@ class Arrangement:
             return
         if hashes is None:
             hashes = hashes_of(rows, self.shape.key)
-        ordered = rows.select(self.shape.schema.names)
-        if ordered.schema != self.shape.schema:
-            ordered = ordered.cast(self.shape.schema)
-        ordered = ordered.add_column(0, self.shape.stored.field(0), pa.array(hashes))
+        ordered = typed(rows, self.shape.schema).add_column(0, self.shape.stored.field(0), pa.array(hashes))
         if not (hashes[1:] >= hashes[:-1]).all():
             ordered = taken(ordered, np.argsort(hashes, kind="stable"))
         run = write_run(ordered, self._chunks)

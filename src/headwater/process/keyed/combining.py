@@ -17,7 +17,7 @@ import pyarrow as pa
 from headwater.log.keyhash import Hashes
 from headwater.process import duck
 from headwater.process.keyed.bykey import Mask, by_key, taken
-from headwater.process.keyed.fixed import Ints
+from headwater.process.keyed.fixed import Ints, typed
 from headwater.process.keyed.reducing import reduced
 
 HASH = "_hash"
@@ -79,7 +79,7 @@ class Shape:
         sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in self.additive)
         some = " OR ".join(f"sum({duck.quoted(name)}) <> 0" for name in self.additive)
         answer = duck.run(f"SELECT {duck.columns(own)}, {sums} FROM rows GROUP BY ALL HAVING {some}", rows=rows)
-        return answer.select(self.stored.names).cast(self.stored)
+        return typed(answer, self.stored)
 
 
 def ints(rows: pa.Table, name: str) -> Ints:

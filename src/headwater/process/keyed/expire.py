@@ -20,7 +20,7 @@ from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
 from headwater.process.keyed.bykey import Mask, hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import Expiry
-from headwater.process.keyed.fixed import Ints
+from headwater.process.keyed.fixed import Ints, typed
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import netted
 from headwater.records import WEIGHT
@@ -50,7 +50,7 @@ class Expire:
         was, now = _moved(state.arrangement("now", _NOW), changes.get(TICKS))
         crossing = kept.gather(due.take(now)) if now > was else self.input.empty_table()
         crossing = crossing.filter(pa.array(_next(crossing, was) <= now))
-        came = changes.get(ROWS, self.input.empty_table()).select(self.input.names).cast(self.input)
+        came = typed(changes.get(ROWS, self.input.empty_table()), self.input)
         answer = netted(
             pa.concat_tables(
                 [

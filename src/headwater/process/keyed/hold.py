@@ -16,6 +16,7 @@ from headwater.process.keyed.arrangement import Shape
 from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
+from headwater.process.keyed.fixed import typed
 from headwater.process.keyed.operator import Answer, State
 from headwater.process.keyed.weighing import netted
 from headwater.records import WEIGHT
@@ -35,7 +36,7 @@ class Hold:
         names = tuple(name for name in self.input.names if name != WEIGHT)
         rows = state.arrangement("rows", Shape(self.input, names, (WEIGHT,), compact=True))
         expiry = Expiry(state)
-        came = changes.get(0, self.input.empty_table()).select(self.input.names).cast(self.input)
+        came = typed(changes.get(0, self.input.empty_table()), self.input)
         times = ints(came, self.until)
         at_once = came.filter(pa.array(times == NEVER))
         came, times = came.filter(pa.array(times != NEVER)), times[times != NEVER]

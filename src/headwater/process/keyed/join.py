@@ -22,6 +22,7 @@ from headwater.process.keyed.bykey import hashes_of
 from headwater.process.keyed.combining import ints
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.first import First
+from headwater.process.keyed.fixed import typed
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.pairing import Pairs, Side, paired
 from headwater.process.keyed.weighing import net, netted, one_by_one, only_added
@@ -121,7 +122,7 @@ class Join:
         for each in chosen:
             if len(each):
                 rows = each.columns(self.output)
-                told.append(rows.append_column(WEIGHT, pa.array(each.weights(WEIGHT))).cast(self._told))
+                told.append(typed(rows.append_column(WEIGHT, pa.array(each.weights(WEIGHT))), self._told))
         answer = pa.concat_tables(told)
         if answer.num_rows <= duck.FEW:  # whoever sums them finds what cancels
             return answer

@@ -16,6 +16,7 @@ from headwater.log.keyhash import distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of
+from headwater.process.keyed.fixed import typed
 from headwater.process.keyed.forgetting import Forget
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import present
@@ -64,7 +65,7 @@ class Recompute:
             self._forget(state, arranged, watermark)
             return Answer(_counted(self._answer([schema.empty_table() for schema in self.inputs]).slice(0, 0)))
         came = [changes.get(place, schema.empty_table()) for place, schema in enumerate(self.inputs)]
-        came = [rows.select(schema.names).cast(schema) for rows, schema in zip(came, self.inputs, strict=True)]
+        came = [typed(rows, schema) for rows, schema in zip(came, self.inputs, strict=True)]
         hashes = [hashes_of(rows, key) for rows, key in zip(came, self.keys, strict=True)]
         touched = distinct(np.concatenate(hashes))
         old = [each.gather(touched) for each in arranged]

@@ -19,7 +19,7 @@ from headwater.process import duck
 from headwater.process.keyed.aggregate import ROWS, combined
 from headwater.process.keyed.arrangement import HASH, Shape
 from headwater.process.keyed.bykey import by_key, hashes_of
-from headwater.process.keyed.fixed import Ints
+from headwater.process.keyed.fixed import Ints, typed
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.summing import How
 from headwater.process.keyed.weighing import netted, only_added, weighed
@@ -49,7 +49,7 @@ class Sessions:
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         kept = state.arrangement("sessions", Shape(self._kept, self.keys, (WEIGHT,), compact=True))
-        came = changes.get(0, self.input.empty_table()).select(self.input.names).cast(self.input)
+        came = typed(changes.get(0, self.input.empty_table()), self.input)
         came = came.rename_columns([ROWS if name == WEIGHT else name for name in self.input.names])
         hashes = hashes_of(came, self.keys)
         before = kept.hashed(distinct(hashes))

@@ -16,7 +16,7 @@ from headwater.log.keyhash import Hashes, distinct
 from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, Arrangement, Shape
 from headwater.process.keyed.bykey import hashes_of, taken
-from headwater.process.keyed.fixed import Ints
+from headwater.process.keyed.fixed import Ints, typed
 from headwater.process.keyed.operator import Answer, FoundBy, State
 from headwater.process.keyed.weighing import present, weighed
 from headwater.records import WEIGHT
@@ -48,7 +48,7 @@ class Top:
 
     def step(self, state: State, changes: Mapping[int, pa.Table], watermark: int | None) -> Answer:
         rows = state.arrangement("rows", self._shape)
-        came = changes.get(0, self.input.empty_table()).select(self.input.names).cast(self.input)
+        came = typed(changes.get(0, self.input.empty_table()), self.input)
         hashes = hashes_of(came, self.key)
         if self.most == 1:
             newest = rows.newest(distinct(hashes))

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headwater.log.protocol import Part
 from headwater.process.job import Job
 from headwater.process.keyed.bucket import ANSWER, STAGED, Blob, Rows
+from headwater.process.keyed.fixed import typed
 from headwater.process.keyed.packing import copied, pack
 from headwater.process.keyed.parcels import FOLDER, LARGE, put_away
 
@@ -45,9 +46,9 @@ def _packed(job: Job, rows: Rows, place: str) -> bytes:
 
 def staged(job: Job, topic: str, partition: int, rows: pa.Table) -> Iterator[Part]:
     """Step 2: durable, and listed nowhere yet."""
-    stored = job.log().topic(topic).stored
-    for records in rows.select(stored.names).cast(stored).combine_chunks().to_batches():
-        yield job.log().stage(topic, partition, records, producer=job.producer)
+    log = job.log()
+    for records in typed(rows, log.topic(topic).stored).combine_chunks().to_batches():
+        yield log.stage(topic, partition, records, producer=job.producer)
 
 
 def batch_of(view: int, blobs: Sequence[Blob], labels: Sequence[int]) -> pa.RecordBatch:

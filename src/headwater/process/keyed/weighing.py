@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.process import duck
+from headwater.process.keyed.fixed import typed
 from headwater.process.keyed.reducing import reduced
 from headwater.records import WEIGHT
 
@@ -17,7 +18,7 @@ def weighed(columns: pa.Schema, parts: Sequence[tuple[pa.Table, int]]) -> pa.Tab
     tables = [columns.append(pa.field(WEIGHT, pa.int64())).empty_table()]
     for rows, weight in parts:
         if rows.num_rows:
-            own = rows.select(columns.names).cast(columns)
+            own = typed(rows, columns)
             tables.append(own.append_column(WEIGHT, pa.array(np.full(rows.num_rows, weight, np.int64))))
     return pa.concat_tables(tables)
 
