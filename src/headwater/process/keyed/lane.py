@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 ROWS = 2_000_000
-ROWS_WITHOUT_STATE = 8_000_000
+MOST_ROWS = 8_000_000
+VALUES = 20_000_000
+"""What a batch with state reads of its widest input at most, unless that are fewer than ROWS rows."""
 HISTORY_S = 600.0
 """How long a view's changes stay as they were made: so long may its followers be away."""
 
@@ -67,8 +69,12 @@ class KeyedLane:
 
     @property
     def batch_rows(self) -> int:
-        """A batch without state is never in memory as a whole, and its fixed cost is most of it."""
-        return ROWS if self.plan.levels else ROWS_WITHOUT_STATE
+        """The fixed cost of a batch is most of what simple queries take, so it has as many rows as go into memory: more
+        of few columns. One without state is never in memory as a whole."""
+        if not self.plan.levels:
+            return MOST_ROWS
+        widest = max(len(read.columns) for read in self.plan.reads)
+        return min(max(VALUES // max(widest, 1), ROWS), MOST_ROWS)
 
     def query(self, session: SparkSession, jobs: Sequence[Job], limits: Limits) -> DataStreamWriter:
         from headwater.process.keyed.runner import LevelRunner
