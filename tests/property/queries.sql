@@ -3,6 +3,14 @@
 SELECT page, count(*) AS views FROM clicks GROUP BY page;
 -- count-distinct
 SELECT page, count(n) AS c, count(DISTINCT user_id) AS d, count(DISTINCT n) AS e FROM clicks GROUP BY page;
+-- by-a-list
+SELECT [n, user_id] AS k, count(*) AS c, count(DISTINCT page) AS d, max(price) AS m FROM clicks GROUP BY [n, user_id];
+-- by-a-struct-of-a-table
+SELECT {'a': age, 'c': country} AS k, count(*) AS c, min(user_id) AS lo, count(DISTINCT [age]) AS d FROM users GROUP BY {'a': age, 'c': country};
+-- join-by-a-list
+SELECT c.id, u.country FROM (SELECT id, [user_id] AS k FROM clicks) c JOIN (SELECT country, [user_id] AS k FROM users) u ON c.k = u.k;
+-- distinct-lists
+SELECT DISTINCT [age, user_id % 2] AS k FROM users;
 -- having
 SELECT page, n, count(*) * 2 + 1 AS odd FROM clicks WHERE n > 2 GROUP BY page, n HAVING count(*) > 1;
 -- aggregates-of-a-table
@@ -144,6 +152,14 @@ SELECT user_id, window_start, count(DISTINCT page) AS d FROM SESSION(clicks, at,
 SELECT a.page, a.id AS one, b.id AS other, b.n, b.page AS its FROM clicks a JOIN clicks b ON a.user_id = b.user_id AND b.n > a.n QUALIFY row_number() OVER (PARTITION BY a.page ORDER BY b.n DESC, b.at, b.page, a.id) = 1;
 -- calendar
 SELECT strftime(at, '%Y-%m-%d') AS day, hour(at) AS h, count(*) AS c, max(strftime(at, '%H:%M')) AS last, min(minute(at)) AS m FROM clicks GROUP BY strftime(at, '%Y-%m-%d'), hour(at);
+-- calendar-by-text
+SELECT strftime(at, '%H:%M') AS m, page, count(*) AS c, count(DISTINCT user_id) AS d, count(DISTINCT n) FILTER (WHERE n > 1) AS e, sum(n) AS s, min(price) AS lo, max(page) AS p FROM clicks GROUP BY strftime(at, '%H:%M'), page;
+-- calendar-by-text-of-a-table
+SELECT strftime(at, '%Y-%m-%d %H') AS h, country, count(*) AS c, avg(rate) AS a, min(rate) AS lo, max(rate) AS hi, count(DISTINCT rate) AS d FROM rates GROUP BY strftime(at, '%Y-%m-%d %H'), country HAVING count(*) > 0;
+-- calendar-by-text-at-the-ends-of-time
+SELECT strftime(at, '%Y-%m-%d') AS day, strftime(at, '%-M') AS m, count(*) AS c, count(DISTINCT page) AS d FROM (SELECT page, CASE n WHEN 0 THEN NULL WHEN 1 THEN 'infinity'::TIMESTAMPTZ WHEN 2 THEN '-infinity'::TIMESTAMPTZ WHEN 3 THEN at - INTERVAL '800000 days' WHEN 4 THEN at - INTERVAL '20500 days' ELSE at END AS at FROM clicks) GROUP BY ALL;
+-- calendar-by-text-that-is-asked-for
+SELECT strftime(at, '%H:%M') AS m, max(strftime(at, '%H:%M') || page) AS p, count(DISTINCT strftime(at, '%H:%M')) AS d FROM clicks WHERE strftime(at, '%M') > '01' GROUP BY strftime(at, '%H:%M');
 -- calendar-with-zone
 SELECT id, strftime(at, '%H:%M %z') AS z, month(at) AS m, day(at) AS d, strftime(NULL::TIMESTAMPTZ, '%d') AS nothing FROM clicks;
 -- asof-join

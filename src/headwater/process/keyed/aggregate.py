@@ -21,6 +21,7 @@ from headwater.process import duck
 from headwater.process.keyed.arrangement import GONE, HASH, Arrangement, Shape
 from headwater.process.keyed.bykey import Mask, hashes_of, matched, same_rows, taken
 from headwater.process.keyed.combining import ints
+from headwater.process.keyed.counting import VALUE, counted, value_hashes
 from headwater.process.keyed.expiry import NEVER, Expiry, after
 from headwater.process.keyed.fixed import Ints, integers, typed
 from headwater.process.keyed.operator import Answer, FoundBy, State
@@ -30,9 +31,7 @@ from headwater.process.keyed.weighing import netted, weighed
 from headwater.records import WEIGHT
 
 ROWS = "_rows"
-VALUE = "_value"
 _VERSION = "_version"
-_UPPER = np.uint64(0xFFFF_FFFF_0000_0000)
 
 
 @dataclass(frozen=True)
@@ -178,37 +177,17 @@ class Aggregate:
         self, state: State, place: int, told: Distinct, arrived: pa.Table | None, watermark: int | None
     ) -> pa.Table:
         """How much each distinct count of each group goes up or down."""
-        wanted = (*self.keys, VALUE)
         schema = pa.schema([*self._key_fields, pa.field(VALUE, told.kind), *_int64(told.counts)])
-        values = state.arrangement(f"distinct {place}", Shape(schema, wanted, told.counts, compact=True))
-        sums = ", ".join(f"sum({duck.quoted(name)})::BIGINT AS {duck.quoted(name)}" for name in told.counts)
-        seen = duck.columns(wanted)
-        changed = duck.run(
-            f"SELECT {seen}, {sums} FROM rows GROUP BY {seen}",
-            rows=schema.empty_table() if arrived is None else typed(arrived, schema),
-        )
-        hashes = self._value_hashes(changed)
-        before = values.gather(distinct(hashes))
-        values.add(changed, hashes)
+        values = state.arrangement(f"distinct {place}", Shape(schema, (*self.keys, VALUE), told.counts, compact=True))
+        came = schema.empty_table() if arrived is None else typed(arrived, schema)
+        hashes = value_hashes(came, self.keys)
+        seen = counted(came, hashes, values.hashed(distinct(hashes)), self.keys, told.counts)
+        values.add(seen.changed, seen.hashes)
         if self.until is not None:
-            begins = ~np.isin(hashes, self._value_hashes(before))
-            past = self._taken_back(values, self._due(state, f"distinct {place}", changed, hashes, begins, watermark))
-            past = self._past(past, watermark)
-            values.add(past, self._value_hashes(past))
-        moved = ", ".join(
-            f"sum((coalesce(b.{name}, 0) + c.{name} > 0)::BIGINT - (coalesce(b.{name}, 0) > 0)::BIGINT)::BIGINT"
-            f" AS {name}"
-            for name in map(duck.quoted, told.counts)
-        )
-        keys = duck.columns(self.keys, of="c")
-        return duck.run(
-            f"""
-            WITH before AS (SELECT {seen}, {sums} FROM old GROUP BY {seen})
-            SELECT {keys + ", " if keys else ""}{moved}
-            FROM changed c LEFT JOIN before b ON {_same(wanted, "c", "b")} {"GROUP BY " + keys if keys else ""}""",
-            changed=changed,
-            old=before,
-        )
+            due = self._due(state, f"distinct {place}", seen.changed, seen.hashes, seen.began, watermark)
+            past = self._past(self._taken_back(values, due), watermark)
+            values.add(past, value_hashes(past, self.keys))
+        return seen.moved
 
     def _extreme_values(
         self, state: State, place: int, told: Extreme, arrived: pa.Table | None, old: pa.Table, watermark: int | None
@@ -234,10 +213,6 @@ class Aggregate:
             grouped = f" GROUP BY {duck.columns(self.keys)}" if self.keys else ""
             best = duck.run(f"SELECT {keys}{told.how}({VALUE}) AS {VALUE} FROM rows{grouped}", rows=counted)
         return best.rename_columns([*self.keys, told.name]), anew
-
-    def _value_hashes(self, rows: pa.Table) -> Hashes:
-        """Values of a group apart, and all of them in the group's bucket, which the upper half of a hash decides."""
-        return hashes_of(rows, self.keys) & _UPPER | hashes_of(rows, (VALUE,)) & ~_UPPER
 
     # --- what is past ---
 
@@ -362,8 +337,3 @@ def _gone(rows: pa.Table) -> pa.Table:
 
 def _int64(names: tuple[str, ...]) -> list[pa.Field]:
     return [pa.field(name, pa.int64()) for name in names]
-
-
-def _same(names: tuple[str, ...], a: str, b: str) -> str:
-    """Equality that also holds between nulls: the equality of GROUP BY."""
-    return " AND ".join(f"{a}.{duck.quoted(name)} IS NOT DISTINCT FROM {b}.{duck.quoted(name)}" for name in names)

@@ -43,27 +43,43 @@ class ByKey:
     """Where each key begins in `order`."""
 
     @property
+    def first(self) -> Ints:
+        """The first row of each key."""
+        return self.order[self.starts]
+
+    @property
     def last(self) -> Ints:
         """The last row of each key."""
         ends = np.append(self.starts[1:], len(self.order)) if len(self.order) else self.starts
         return self.order[ends - 1]
 
+    def sums(self, numbers: Ints) -> Ints:
+        """Those of each key's rows."""
+        found: Ints = np.add.reduceat(numbers[self.order], self.starts) if len(self.order) else numbers
+        return found
+
 
 def by_key(rows: pa.Table, key: Sequence[str], hashes: Hashes, within: Sequence[npt.NDArray[Any]]) -> ByKey:
-    """`within` are the columns that order a key's rows, the first one first; they must tell any two rows apart."""
+    """`within` are the columns that order a key's rows, the first one first; they must tell any two rows apart. With
+    none, rows of a key are in any order."""
     order = np.argsort(hashes)
     ordered = hashes[order]
     same = ordered[1:] == ordered[:-1]
     if same.any():
         repeated = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
-        among = order[repeated]
-        columns = [column[among] for column in reversed(within)]
-        order[repeated] = among[np.lexsort((*columns, ordered[repeated]))]
+        if within:
+            among = order[repeated]
+            order[repeated] = among[np.lexsort((*(column[among] for column in reversed(within)), ordered[repeated]))]
         pairs = np.flatnonzero(same)
-        if not same_at(rows, order[pairs], rows, order[pairs + 1], [(name, name) for name in key]).all():
-            ranks = _ranks(rows, key)
-            order = np.lexsort((*reversed(within), ranks, hashes))
-            same &= ranks[order[1:]] == ranks[order[:-1]]
+        equal = same_at(rows, order[pairs], rows, order[pairs + 1], [(name, name) for name in key])
+        if not equal.all():
+            astray = repeated[np.isin(ordered[repeated], ordered[pairs[~equal]])]
+            among = order[astray]
+            ranks = _ranks(taken(rows, among), key)
+            chosen = np.lexsort((*(column[among] for column in reversed(within)), ranks, ordered[astray]))
+            order[astray], ranks = among[chosen], ranks[chosen]
+            apart = (astray[1:] == astray[:-1] + 1) & (ranks[1:] != ranks[:-1])
+            same[astray[:-1][apart]] = False
     starts = np.flatnonzero(np.insert(~same, 0, True)) if len(order) else np.zeros(0, np.int64)
     return ByKey(order, starts)
 
@@ -130,6 +146,9 @@ def same_keys(a: pa.Table, b: pa.Table, key: Sequence[str]) -> Mask:
     same = np.ones(a.num_rows, np.bool_)
     for name in key:
         left, right = a[name], b[name]
+        if pa.types.is_nested(left.type):
+            same &= _asked("a.x IS NOT DISTINCT FROM b.x", left, right)
+            continue
         equal = pc.equal(left, right)
         if pa.types.is_floating(left.type):
             equal = pc.or_(equal, pc.and_(pc.is_nan(left), pc.is_nan(right)))
@@ -143,18 +162,22 @@ def same_rows(a: pa.Table, b: pa.Table) -> Mask:
     for name in a.schema.names:
         left, right = a[name], b[name]
         if pa.types.is_nested(left.type):
-            same &= duck.run(
-                "SELECT a.x IS NOT DISTINCT FROM b.x AND a.x::VARCHAR IS NOT DISTINCT FROM b.x::VARCHAR AS same"
-                " FROM a POSITIONAL JOIN b",
-                a=pa.table({"x": left}),
-                b=pa.table({"x": right}),
-            )["same"].to_numpy()
+            same &= _asked(
+                "a.x IS NOT DISTINCT FROM b.x AND a.x::VARCHAR IS NOT DISTINCT FROM b.x::VARCHAR", left, right
+            )
         elif pa.types.is_floating(left.type):
             same &= _bits(left) == _bits(right)
             same &= left.is_null().to_numpy() == right.is_null().to_numpy()
         else:
             same &= _with_nulls(pc.equal(left, right), left, right)
     return same
+
+
+def _asked(whether: str, left: pa.ChunkedArray, right: pa.ChunkedArray) -> Mask:
+    """Of every pair, as `a.x` and `b.x`."""
+    sql = f"SELECT {whether} AS same FROM a POSITIONAL JOIN b"
+    found: Mask = duck.run(sql, a=pa.table({"x": left}), b=pa.table({"x": right}))["same"].to_numpy()
+    return found
 
 
 def _with_nulls(equal: pa.ChunkedArray, left: pa.ChunkedArray, right: pa.ChunkedArray) -> Mask:

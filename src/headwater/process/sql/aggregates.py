@@ -11,12 +11,14 @@ import pyarrow as pa
 from sqlglot import exp
 
 from headwater.process import duck
-from headwater.process.keyed.aggregate import ROWS, VALUE, Aggregate, Distinct, Extreme
+from headwater.process.keyed.aggregate import ROWS, Aggregate, Distinct, Extreme
+from headwater.process.keyed.counting import VALUE
 from headwater.process.keyed.summing import How
 from headwater.process.sql.panes import by_panes
 from headwater.process.sql.parse import function_name, sql_type
 from headwater.process.sql.relation import Build, Lazy, Part, Rel, absorbed
 from headwater.process.sql.settling import own
+from headwater.process.sql.spans import by_spans
 from headwater.records import WEIGHT
 
 _NUMBERS = (exp.Count, exp.CountIf, exp.Sum, exp.Avg, exp.Min, exp.Max)
@@ -209,7 +211,7 @@ class Numbers:
         form = f"SELECT {', '.join(texts)} FROM ({{}}){condition}{grouped}"
         before, _, behind = form.partition("{}")
         made = self.build.made(rows)
-        parts = tuple(Part(part.origin, by_panes(before + part.sql + behind)) for part in made.parts)
+        parts = tuple(Part(part.origin, by_spans(by_panes(before + part.sql + behind))) for part in made.parts)
         return Rel((*keys, *(name for name, _ in sums)), parts, False, spread=made.spread)
 
     def schema(self, rel: Rel) -> pa.Schema:

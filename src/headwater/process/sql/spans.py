@@ -1,0 +1,115 @@
+"""Groups by the text of a time, by the span of time that has this text before they are by the text.
+
+`strftime(at, '%Y-%m-%d')` says the same of every moment of a day, and costs more to write than a row to count. So rows
+are grouped by where their day begins, and the text is written once a group. Groups of several spans may have one text
+(`'%H:%M'`): what they come to is partial, and added up later, as what several tasks have found is.
+
+A rule over the text of a grouping query:
+
+    SELECT k, d, count(*) AS n FROM (SELECT k, strftime(at, '%Y-%m-%d') AS d ...) GROUP BY k, d
+
+becomes
+
+    SELECT k, strftime(d, '%Y-%m-%d') AS d, n
+    FROM (SELECT k, d, count(*) AS n FROM (SELECT k, begin(at) AS d ...) GROUP BY k, d)
+
+It stays as it is where the text is used for more than to group by, and where a format tells seconds or less.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import exp
+
+from headwater.process.sql.calendar import in_utc
+from headwater.process.sql.parse import DIALECT
+
+_LINEAR = {"expressions", "from_", "where"}
+_SPANS = ("minute", "hour", "day")
+_TELLS = {**dict.fromkeys("YyGmdjbBaAuwUWV%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute"}
+"""The longest span in which a part of a format stays the same."""
+
+
+def by_spans(sql: str) -> str:
+    """The query whose rows come to the same when they are added up; the same query where there is nothing to win."""
+    if "strftime(" not in sql.lower():
+        return sql
+    query = sqlglot.parse_one(sql, dialect=DIALECT)
+    if not isinstance(query, exp.Select) or _parts(query) - _LINEAR != {"group"}:
+        return sql
+    group = query.args["group"]
+    if _parts(group) != {"expressions"} or not all(isinstance(key, exp.Column) for key in group.expressions):
+        return sql
+    written = {key.name: form for key in group.expressions if (form := _begun(query, key.name)) is not None}
+    if not written:
+        return sql
+    shown = [
+        exp.alias_(exp.TimeToStr(this=_column(name), format=exp.Literal.string(written[name])), name, quoted=True)
+        if (name := each.alias_or_name) in written
+        else _column(name)
+        for each in query.expressions
+    ]
+    return str(exp.select(*shown).from_(query.subquery()).sql(DIALECT))
+
+
+def _begun(query: exp.Select, name: str) -> str | None:
+    """In place, where the span begins in the place of its text, which is a column of this name in the grouping query.
+    Answers the format of the text; None if there is no such text, or somebody asks for it."""
+    level, own = query, name
+    while True:
+        item = next((each for each in level.expressions if each.alias_or_name == own), None)
+        others = [each for each in level.expressions if each is not item]
+        if any(own.lower() in _columns(each) for each in [*others, *filter(None, [level.args.get("where")])]):
+            return None
+        text = item.unalias() if item is not None else None
+        if item is not None and isinstance(text, exp.Coalesce):
+            told = _moment(text)
+            if told is not None:
+                moment, form = told
+                item.replace(exp.alias_(_begin(moment, form), own, quoted=True))
+            return told[1] if told is not None else None
+        if isinstance(text, exp.Column):
+            own = text.name
+        elif item is not None or not any(isinstance(each, exp.Star) for each in level.expressions):
+            return None
+        source = level.args["from_"].this
+        if not isinstance(source, exp.Subquery) or not isinstance(source.this, exp.Select):
+            return None
+        level = source.this
+        if _parts(source) != {"this"} or _parts(level) - _LINEAR:
+            return None
+
+
+def _moment(text: exp.Coalesce) -> tuple[str, str] | None:
+    """Of which moment it is the text, and in which format, if it is one as `calendar.in_utc` writes it."""
+    asked = text.expressions[0] if len(text.expressions) == 1 else None
+    form = asked.args["format"] if isinstance(asked, exp.TimeToStr) else None
+    if asked is None or not isinstance(form, exp.Literal) or _span(form.name) is None:
+        return None
+    return (asked.this.sql(DIALECT), form.name) if text == in_utc(asked, asked.this.sql(DIALECT)) else None
+
+
+def _span(form: str) -> str | None:
+    """Of which all moments have the same text; None if it is shorter than a minute, or not known."""
+    parts = [_TELLS.get(part[-1]) for part in re.findall(r"%-?.", form)]
+    return min(filter(None, parts), key=_SPANS.index) if parts and all(parts) else None
+
+
+def _begin(moment: str, form: str) -> exp.Expr:
+    """What is infinite begins where it is."""
+    plain = f"coalesce(make_timestamp(epoch_us({moment})), ({moment})::TIMESTAMP)"
+    return exp.maybe_parse(f"date_trunc('{_span(form)}', {plain})", dialect=DIALECT)
+
+
+def _parts(node: exp.Expr) -> set[str]:
+    return {name for name, value in node.args.items() if value}
+
+
+def _columns(node: exp.Expr) -> set[str]:
+    return {column.name.lower() for column in node.find_all(exp.Column)}
+
+
+def _column(name: str) -> exp.Column:
+    return exp.column(name, quoted=True)
