@@ -24,17 +24,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import sqlglot
 from sqlglot import exp
 
 from headwater.process import duck
+from headwater.process.sql.nested import column, columns_in, grouping, inner, parts_of
 from headwater.process.sql.parse import DIALECT, function_name
 from headwater.process.sql.windows import floor_sql
 
 PANE, WINDOW = "_pane", "_window"
 """Where a row's pane begins, and where one of its windows does (µs)."""
 
-_LINEAR = {"expressions", "from_", "where"}
 _OF_SEVERAL_ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.UDTF, exp.Star)
 
 
@@ -52,8 +51,8 @@ def by_panes(sql: str) -> str:
     """The query that has the same rows by way of panes; the same query where there is none, or nothing to win."""
     if "UNNEST(RANGE(" not in sql or any(duck.quoted(name) in sql for name in (PANE, WINDOW)):
         return sql
-    query = sqlglot.parse_one(sql, dialect=DIALECT)
-    if not isinstance(query, exp.Select) or _parts(query) - _LINEAR != {"group"}:
+    query = grouping(sql)
+    if query is None:
         return sql
     found = _levels(query)
     starts = _with_panes(*found) if found is not None else None
@@ -66,12 +65,10 @@ def _levels(query: exp.Select) -> tuple[list[exp.Select], _Hop] | None:
     levels: list[exp.Select] = []
     hop, level = None, query
     while hop is None:
-        source = level.args["from_"].this
-        if not isinstance(source, exp.Subquery) or not isinstance(source.this, exp.Select):
+        below = inner(level)
+        if below is None:
             return None
-        level = source.this
-        if _parts(source) != {"this"} or _parts(level) - _LINEAR:
-            return None
+        level = below
         levels.append(level)
         hop = next((each for each in map(_hop, level.expressions) if each is not None), None)
     return levels, hop
@@ -104,22 +101,22 @@ def _with_panes(levels: list[exp.Select], hop: _Hop) -> dict[str, exp.Expr] | No
         for item in level.expressions:
             if item is hop.windows:
                 kept.append(exp.alias_(hop.pane.copy(), PANE, quoted=True))
-                above[item.alias.lower()] = _column(WINDOW)
+                above[item.alias.lower()] = column(WINDOW)
             elif isinstance(item, exp.Star) and not any(item.args.values()):
                 kept.append(item)
                 above |= known
-            elif not _columns(item) & known.keys():
+            elif not columns_in(item) & known.keys():
                 kept.append(item)
-            elif _columns(item) <= known.keys() and not item.find(*_OF_SEVERAL_ROWS):
+            elif columns_in(item) <= known.keys() and not item.find(*_OF_SEVERAL_ROWS):
                 above[item.alias_or_name.lower()] = _in_terms_of(known, item.unalias())
             else:
                 return None
         if level is levels[-1]:
             level.where(_there(hop.time), copy=False)
         elif not any(isinstance(item, exp.Star) for item in kept):
-            kept.append(_column(PANE))
+            kept.append(column(PANE))
         asked = [*kept, *([level.args["where"]] if level.args.get("where") else [])]
-        if any(_columns(each) & (known.keys() | above.keys()) for each in asked):
+        if any(columns_in(each) & (known.keys() | above.keys()) for each in asked):
             return None
         level.set("expressions", kept)
         known = above
@@ -132,13 +129,13 @@ def _added_up(query: exp.Select, hop: _Hop, starts: Mapping[str, exp.Expr]) -> e
     keys = [each for each in query.expressions if isinstance(each, exp.Column)]
     numbers = [each for each in query.expressions if not isinstance(each, exp.Column)]
     merged = [each for each in map(_merged, numbers) if each is not None]
-    if group.expressions != keys or _parts(group) != {"expressions"} or len(merged) != len(numbers):
+    if group.expressions != keys or parts_of(group) != {"expressions"} or len(merged) != len(numbers):
         return None
-    if any(_columns(each) & starts.keys() for each in [*numbers, *([where] if where else [])]):
+    if any(columns_in(each) & starts.keys() for each in [*numbers, *([where] if where else [])]):
         return None
     rows = [key for key in keys if key.name.lower() not in starts]
-    names = [_column(each.alias) for each in numbers]
-    pane = _column(PANE)
+    names = [column(each.alias) for each in numbers]
+    pane = column(PANE)
     windows = f"UNNEST(RANGE({PANE} - {hop.reach}, {PANE} + 1, {hop.slide}))"
     of_panes = exp.select(*rows, pane, *numbers).from_(query.args["from_"].this).group_by(*rows, pane)
     of_panes = of_panes.where(where.this) if where else of_panes
@@ -159,7 +156,7 @@ def _merged(item: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.Coalesce) and [each.sql() for each in node.expressions] == ["0"]:
         node = node.this
     node = node.this if isinstance(node, exp.Filter) else node
-    name = _column(item.alias)
+    name = column(item.alias)
     if isinstance(node, exp.Min | exp.Max) and kind is None and not node.expressions:
         return exp.alias_(type(node)(this=name), item.alias, quoted=True)
     counts = isinstance(node, exp.Count) and isinstance(node.this, exp.Star)
@@ -167,14 +164,6 @@ def _merged(item: exp.Expr) -> exp.Expr | None:
         return None
     kind = kind or exp.DataType.build("BIGINT")
     return exp.alias_(exp.Cast(this=exp.Sum(this=name), to=kind.copy()), item.alias, quoted=True)
-
-
-def _parts(node: exp.Expr) -> set[str]:
-    return {name for name, value in node.args.items() if value}
-
-
-def _columns(node: exp.Expr) -> set[str]:
-    return {column.name.lower() for column in node.find_all(exp.Column)}
 
 
 def _in_terms_of(known: Mapping[str, exp.Expr], node: exp.Expr) -> exp.Expr:
@@ -192,10 +181,6 @@ def _in_terms_of(known: Mapping[str, exp.Expr], node: exp.Expr) -> exp.Expr:
 
 def _there(node: exp.Expr) -> exp.Expr:
     return exp.Not(this=exp.Is(this=node.copy(), expression=exp.null()))
-
-
-def _column(name: str) -> exp.Column:
-    return exp.column(name, quoted=True)
 
 
 def _number(node: exp.Expr | None) -> int | None:

@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import re
 
-import sqlglot
 from sqlglot import exp
 
 from headwater.process.sql.calendar import in_utc
+from headwater.process.sql.nested import column, columns_in, grouping, inner, parts_of
 from headwater.process.sql.parse import DIALECT
 
-_LINEAR = {"expressions", "from_", "where"}
 _SPANS = ("minute", "hour", "day")
 _TELLS = {**dict.fromkeys("YyGmdjbBaAuwUWV%", "day"), **dict.fromkeys("HIp", "hour"), "M": "minute"}
 """The longest span in which a part of a format stays the same."""
@@ -36,19 +35,19 @@ def by_spans(sql: str) -> str:
     """The query whose rows come to the same when they are added up; the same query where there is nothing to win."""
     if "strftime(" not in sql.lower():
         return sql
-    query = sqlglot.parse_one(sql, dialect=DIALECT)
-    if not isinstance(query, exp.Select) or _parts(query) - _LINEAR != {"group"}:
+    query = grouping(sql)
+    if query is None:
         return sql
     group = query.args["group"]
-    if _parts(group) != {"expressions"} or not all(isinstance(key, exp.Column) for key in group.expressions):
+    if parts_of(group) != {"expressions"} or not all(isinstance(key, exp.Column) for key in group.expressions):
         return sql
     written = {key.name: form for key in group.expressions if (form := _begun(query, key.name)) is not None}
     if not written:
         return sql
     shown = [
-        exp.alias_(exp.TimeToStr(this=_column(name), format=exp.Literal.string(written[name])), name, quoted=True)
+        exp.alias_(exp.TimeToStr(this=column(name), format=exp.Literal.string(written[name])), name, quoted=True)
         if (name := each.alias_or_name) in written
-        else _column(name)
+        else column(name)
         for each in query.expressions
     ]
     return str(exp.select(*shown).from_(query.subquery()).sql(DIALECT))
@@ -61,25 +60,24 @@ def _begun(query: exp.Select, name: str) -> str | None:
     while True:
         item = next((each for each in level.expressions if each.alias_or_name == own), None)
         others = [each for each in level.expressions if each is not item]
-        if any(own.lower() in _columns(each) for each in [*others, *filter(None, [level.args.get("where")])]):
+        if any(own.lower() in columns_in(each) for each in [*others, *filter(None, [level.args.get("where")])]):
             return None
         text = item.unalias() if item is not None else None
         if item is not None and isinstance(text, exp.Coalesce):
             told = _moment(text)
-            if told is not None:
-                moment, form = told
-                item.replace(exp.alias_(_begin(moment, form), own, quoted=True))
-            return told[1] if told is not None else None
+            if told is None:
+                return None
+            moment, form = told
+            item.replace(exp.alias_(_begin(moment, form), own, quoted=True))
+            return form
         if isinstance(text, exp.Column):
             own = text.name
         elif item is not None or not any(isinstance(each, exp.Star) for each in level.expressions):
             return None
-        source = level.args["from_"].this
-        if not isinstance(source, exp.Subquery) or not isinstance(source.this, exp.Select):
+        below = inner(level)
+        if below is None:
             return None
-        level = source.this
-        if _parts(source) != {"this"} or _parts(level) - _LINEAR:
-            return None
+        level = below
 
 
 def _moment(text: exp.Coalesce) -> tuple[str, str] | None:
@@ -101,15 +99,3 @@ def _begin(moment: str, form: str) -> exp.Expr:
     """What is infinite begins where it is."""
     plain = f"coalesce(make_timestamp(epoch_us({moment})), ({moment})::TIMESTAMP)"
     return exp.maybe_parse(f"date_trunc('{_span(form)}', {plain})", dialect=DIALECT)
-
-
-def _parts(node: exp.Expr) -> set[str]:
-    return {name for name, value in node.args.items() if value}
-
-
-def _columns(node: exp.Expr) -> set[str]:
-    return {column.name.lower() for column in node.find_all(exp.Column)}
-
-
-def _column(name: str) -> exp.Column:
-    return exp.column(name, quoted=True)
