@@ -124,6 +124,15 @@ class House:
         self.few()
         self.start()
 
+    def few_fails(self) -> None:
+        def fail(*_: Any) -> None:
+            raise ZeroDivisionError
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(few, "_computed", fail)
+            self.at_once.latestOffset(self._offset, ReadAllAvailable())
+        self.by_spark()
+
     # --- what must be so ---
 
     def check(self, held: dict[str, pa.Table]) -> None:
@@ -163,6 +172,7 @@ WAYS: list[Callable[[House], None]] = [
     House.crash_before_the_append,
     House.crash_after_the_append,
     House.crash_after_few,
+    House.few_fails,
 ]
 
 
@@ -221,6 +231,25 @@ def test_what_fails_is_left_to_spark_and_the_others_go_on(log: hw.Log, tmp_path:
     assert (told["left"], told["batches"]) == (1, 2)
     covered = [log.covered(job.producer.name) for job in house.jobs]
     assert [each.progress.end.total for each in covered if each is not None] == [2, 1]
+
+
+def test_state_that_was_merged_for_a_batch_that_failed_is_not_left_over(log: hw.Log, tmp_path: Path) -> None:
+    house = House(log, tmp_path, VIEWS["one-level"])
+    clicks = Topic(log, INPUTS["clicks"])
+    held: list[dict[str, Any]] = []
+    while True:
+        held.append(click(len(held), 3))
+        clicks.append(held[-1:])
+        house.few()
+        standing = house.at_once._few._standing[house.jobs[0].producer.name]
+        if standing.buckets != standing.listed:
+            break
+        assert len(held) < 100, "merges are under way in some batches"
+    held.append(click(len(held), 3))
+    clicks.append(held[-1:])
+    house.few_fails()
+    nothing = {name: spec.schema.empty_table() for name, spec in INPUTS.items()}
+    house.check({**nothing, "clicks": pa.Table.from_pylist(held, INPUTS["clicks"].schema)})
 
 
 def test_what_was_overtaken_appends_nothing(log: hw.Log, tmp_path: Path) -> None:

@@ -114,3 +114,13 @@ def test_each_bucket_tells_how_much_state_it_holds(tmp_path: Path) -> None:
     }
     assert (groups["arrangement"], groups["rows"], groups["chunks"], groups["runs"]) == ("groups", 6, 3, 3)
     assert groups["bytes"] == sum(ref.bytes for ref in arranged.manifest.refs)
+
+
+def test_a_run_that_was_overtaken_takes_only_what_is_older_than_its_own(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "by_page@1")
+    for sequence, epoch in ((6, 1), (7, 1), (8, 2), (10, 2)):
+        kept.write(sequence, Epoch(epoch), plan(Told()), {})
+    kept.settle(7, Epoch(1), [{}], {})
+    assert {path.name for path in (tmp_path / "kept").glob("*.json")} == {"7-1.json", "8-2.json", "10-2.json"}
+    kept.settle(10, Epoch(2), [{}], {})
+    assert {path.name for path in (tmp_path / "kept").glob("*.json")} == {"10-2.json"}

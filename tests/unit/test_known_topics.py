@@ -78,6 +78,9 @@ def test_a_topic_that_another_process_made_anew_is_another_one(log: EmbeddedLog,
     with pytest.raises(TopicNotFound):  # never numbers among texts
         log.append(parts)
     assert next(log.scan("numbers", 0, 0, 9)).to_pylist() == [{"text": "a"}]
+    other.delete("numbers")
+    Topic(other, other.create(text)).append([{"text": "a"}])
+    assert log.snapshot(["numbers"]).position.total == 1
     Topic(log, log.topic("numbers")).append([{"text": "b"}])
     assert Topic(log, text).read()["text"].to_pylist() == ["a", "b"]
 

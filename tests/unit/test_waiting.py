@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import subprocess
 import sys
 import threading
@@ -201,6 +203,49 @@ def test_what_was_rung_before_anybody_listened_is_heard_of() -> None:
         return cast(Ear, SimpleNamespace(wait=lambda seconds: pytest.fail("it is there already")))
 
     assert Watch(appends.version, appends.newest, listen=listen).wait(0, 30) == 1
+
+
+def test_what_another_one_heard_just_before_one_begins_to_look_is_heard_of() -> None:
+    appends = Appends()
+
+    def newest() -> int:
+        before = appends.number
+        if not before:
+            appends.number = 1
+            watch._told(1)  # who looked until now hears it, and reads the ring
+        return before
+
+    ear = SimpleNamespace(wait=lambda seconds: pytest.fail("it was heard already"), close=lambda: None)
+    watch = Watch(appends.version, newest)
+    watch._listened, watch._ear = True, cast(Ear, ear)
+    assert watch.wait(0, 30) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="bells are heard by inotify")
+@pytest.mark.parametrize("how", ["closed", "closed while somebody waits", "dropped"])
+def test_no_ear_stays_open(tmp_path: Path, how: str, until: Callable[..., None]) -> None:
+    appends = Appends()
+    listening = Bell(tmp_path / "bell")
+    watch = Watch(appends.version, appends.newest, listen=listening.listen)
+    heard: list[int] = []
+    waits = waiting_for(watch, 0, 30 if how == "closed while somebody waits" else 0.01, heard)
+    until(lambda: watch._ear is not None)
+    ear = watch._ear
+    assert ear is not None
+    if how == "closed while somebody waits":
+        watch.close()
+        appends.number = 1
+        waits.join()
+    else:
+        waits.join()
+        watch.close() if how == "closed" else None
+    number, close = ear._watching, ear._close
+    if how == "dropped":
+        del watch, ear
+        gc.collect()
+    assert not close.alive
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(number)
 
 
 def test_without_a_bell_it_is_looked_at_often(clock: Clock) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import weakref
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +42,7 @@ class Ear:
 
     def __init__(self, watching: int) -> None:
         self._watching = watching
+        self._close = weakref.finalize(self, os.close, watching)
         self._poll = select.poll()
         self._poll.register(watching, select.POLLIN)
 
@@ -51,7 +53,7 @@ class Ear:
                 os.read(self._watching, _EVENTS)
 
     def close(self) -> None:
-        os.close(self._watching)
+        self._close()
 
 
 def _watching(path: str) -> int:

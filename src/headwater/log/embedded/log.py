@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -33,6 +33,8 @@ from headwater.log.spec import Settings, TopicSpec
 from headwater.log.topic import Topic
 from headwater.log.versions import key_bytes
 from headwater.records import RECORD_BYTES, refuse_large
+
+T = TypeVar("T")
 
 ROOM_S = 0.005
 """How often an append to a full topic looks whether there is room."""
@@ -141,17 +143,23 @@ class EmbeddedLog:
         return extents
 
     def _of_topic(self, name: str, ask: Callable[..., Any], *given: Any) -> Any:
-        """Ask the catalog about a topic; once more with fresh knowledge if it was made anew meanwhile."""
-        for attempt in (1, 2):
-            known = self.known(name)
-            try:
-                with self.catalog.read() as catalog:
-                    return ask(catalog, known, *given)
-            except TopicNotFound:
+        """Ask the catalog about a topic, as it is known."""
+
+        def asked(known: Sequence[KnownTopic]) -> Any:
+            with self.catalog.read() as catalog:
+                return ask(catalog, *known, *given)
+
+        return self._of_topics([name], asked)
+
+    def _of_topics(self, names: Iterable[str], ask: Callable[[Sequence[KnownTopic]], T]) -> T:
+        """Ask about topics; once more with fresh knowledge if one was made anew meanwhile."""
+        names = list(dict.fromkeys(names))
+        try:
+            return ask([self.known(name) for name in names])
+        except TopicNotFound:
+            for name in names:
                 self._known.pop(name, None)
-                if attempt == 2:
-                    raise
-        raise AssertionError("unreachable")
+            return ask([self.known(name) for name in names])
 
     # --- append ---
 
@@ -313,14 +321,17 @@ class EmbeddedLog:
         max_bytes: int | None = None,
     ) -> Snapshot:
         after = after or Snapshot(AppendNumber(0), Position())
-        known = [self.known(name) for name in dict.fromkeys(topics)]
-        if max_bytes is None:
-            with self.catalog.look() as catalog:
-                newest = snapshots.newest(catalog, known)
-            if max_rows is None or snapshots.rows_since(newest, after) <= max_rows:
-                return newest
-        with self.catalog.read() as catalog:
-            return snapshots.limited(catalog, known, after, max_rows=max_rows, max_bytes=max_bytes)
+
+        def ask(known: Sequence[KnownTopic]) -> Snapshot:
+            if max_bytes is None:
+                with self.catalog.look() as catalog:
+                    newest = snapshots.newest(catalog, known)
+                if max_rows is None or snapshots.rows_since(newest, after) <= max_rows:
+                    return newest
+            with self.catalog.read() as catalog:
+                return snapshots.limited(catalog, known, after, max_rows=max_rows, max_bytes=max_bytes)
+
+        return self._of_topics(topics, ask)
 
     def position_at(self, topic: str, number: AppendNumber) -> Mapping[int, int]:
         ends: Mapping[int, int] = self._of_topic(topic, ends_at, number)

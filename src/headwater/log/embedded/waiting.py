@@ -37,6 +37,7 @@ class Watch:
         self._since = time.monotonic()
         """When the newest append was heard of."""
         self._looking = False
+        self._closed = False
 
     def wait(self, after: int, timeout_s: float) -> int:
         """The newest append, as soon as it is greater than `after`, or when the time is up."""
@@ -49,6 +50,8 @@ class Watch:
             looks = False
             try:
                 with self._news:
+                    if self._newest > after:  # heard by who looked until just now
+                        return self._newest
                     if self._looking:
                         left = deadline - time.monotonic()
                         self._news.wait_for(lambda: self._newest > after or not self._looking, left)
@@ -63,12 +66,20 @@ class Watch:
                     with self._news:
                         self._looking = False
                         self._news.notify_all()
+                        if self._closed:
+                            self._hang_up()
 
     def close(self) -> None:
+        """Who looks just now hangs up when it is through."""
         with self._news:
-            if self._ear is not None and not self._looking:
-                self._ear.close()
-                self._ear = None
+            self._closed = True
+            if not self._looking:
+                self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._ear is not None:
+            self._ear.close()
+            self._ear = None
 
     def _look(self, version: int, after: int, deadline: float) -> int:
         first = not self._listened

@@ -94,10 +94,12 @@ class FewRecords:
             return self._left(dict(news), error)
         for name, entry in news.items():
             view, job = self._jobs[name]
+            begun = None
             try:
                 begun = self._begun(job, entry)
                 computed = _computed(job, view, task, scanned, begun.buckets)
             except Exception as error:  # noqa: BLE001  as above
+                _forget_merged(job, begun, begun)
                 left |= self._left({name: entry}, error)
                 continue
             with blamed_on(job):
@@ -111,8 +113,7 @@ class FewRecords:
         if known is not None and known.position == entry.start:
             return known
         standing = Standing.of(job)
-        if known is not None and job.kept is not None:
-            job.kept.forget([known.buckets], but=standing.listed)
+        _forget_merged(job, known, standing)
         return standing
 
     def _left(self, entries: dict[str, Entry], error: Exception) -> dict[str, Entry]:
@@ -169,6 +170,12 @@ def _merged(job: Job, standing: Standing, states: Mapping[str, BucketState]) -> 
     except Exception:  # noqa: BLE001  the batch is done; the next one begins with what is listed, and meets it
         return standing
     return replace(standing, buckets={**standing.buckets, **merged})
+
+
+def _forget_merged(job: Job, known: Standing | None, standing: Standing | None) -> None:
+    """What was merged for a batch that goes another way, where `standing` is what counts."""
+    if known is not None and standing is not None and job.kept is not None:
+        job.kept.forget([known.buckets], but=standing.listed)
 
 
 def _staged(job: Job, bucket: int, ports: Mapping[int, Sequence[Any]]) -> list[Part]:

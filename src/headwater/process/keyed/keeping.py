@@ -122,9 +122,12 @@ class Kept:
             path.write_text(text)
 
     def settle(self, sequence: int, epoch: Epoch, before: Iterable[Buckets], after: Buckets) -> None:
-        """Once the append stands: what only `before` speaks of goes, and older lists."""
+        """Once the append stands: what only `before` speaks of goes, and older lists. Those of a run that has overtaken
+        this one stay: nobody asks here whether there is one."""
         self.forget(before, but=after)
-        self._remove_but(self._list(sequence, epoch))
+        for path in self._folder.glob("*-*.json"):
+            if _of_list(path) < (sequence, epoch):
+                path.unlink(missing_ok=True)
 
     def forget(self, buckets: Iterable[Buckets], *, but: Buckets) -> None:
         self.chunks.remove({id for each in buckets for id in _ids(each)}, but=_ids(but))
@@ -138,15 +141,13 @@ class Kept:
     def sweep(self, covered: Covered | None) -> None:
         """Before a run: what earlier ones have left behind goes."""
         self.chunks.keep_only(_ids(self.buckets(covered)))
-        self._remove_but(self._list(covered.sequence, covered.epoch) if covered is not None else None)
+        counts = self._list(covered.sequence, covered.epoch) if covered is not None else None
+        for path in self._folder.glob("*.*"):
+            if path != counts:
+                path.unlink(missing_ok=True)
 
     def _list(self, sequence: int, epoch: Epoch) -> Path:
         return self._folder / f"{sequence}-{epoch}.json"
-
-    def _remove_but(self, one: Path | None) -> None:
-        for path in self._folder.glob("*.*"):
-            if path != one:
-                path.unlink(missing_ok=True)
 
 
 class BucketState:
@@ -182,13 +183,19 @@ class BucketState:
 def newest(pipeline: Path) -> tuple[Mapping[str, str], Buckets]:
     """The names of the operators, and all manifests, of the last batch: for people."""
     lists = list((pipeline / FOLDER).glob("*.json"))
-    for path in sorted(lists, key=lambda each: [int(n) for n in each.stem.rsplit("-", 1)], reverse=True):
+    for path in sorted(lists, key=_of_list, reverse=True):
         try:
             told = json.loads(path.read_text())
             return told["operators"], from_json(told["buckets"])
         except (OSError, ValueError):  # it was removed meanwhile
             continue
     return {}, {}
+
+
+def _of_list(path: Path) -> tuple[int, int]:
+    """The sequence and the epoch of the append that it goes with."""
+    sequence, _, epoch = path.stem.rpartition("-")
+    return int(sequence), int(epoch)
 
 
 @lru_cache(maxsize=64)
