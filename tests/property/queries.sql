@@ -11,6 +11,8 @@ SELECT {'a': age, 'c': country} AS k, count(*) AS c, min(user_id) AS lo, count(D
 SELECT c.id, u.country FROM (SELECT id, [user_id] AS k FROM clicks) c JOIN (SELECT country, [user_id] AS k FROM users) u ON c.k = u.k;
 -- distinct-lists
 SELECT DISTINCT [age, user_id % 2] AS k FROM users;
+-- a-column-named-w
+SELECT country AS w, bool_or(age > 30) AS o, list(age ORDER BY age) AS l FROM users GROUP BY country;
 -- having
 SELECT page, n, count(*) * 2 + 1 AS odd FROM clicks WHERE n > 2 GROUP BY page, n HAVING count(*) > 1;
 -- aggregates-of-a-table
@@ -160,6 +162,10 @@ SELECT strftime(at, '%Y-%m-%d %H') AS h, country, count(*) AS c, avg(rate) AS a,
 SELECT strftime(at, '%Y-%m-%d') AS day, strftime(at, '%-M') AS m, count(*) AS c, count(DISTINCT page) AS d FROM (SELECT page, CASE n WHEN 0 THEN NULL WHEN 1 THEN 'infinity'::TIMESTAMPTZ WHEN 2 THEN '-infinity'::TIMESTAMPTZ WHEN 3 THEN at - INTERVAL '800000 days' WHEN 4 THEN at - INTERVAL '20500 days' ELSE at END AS at FROM clicks) GROUP BY ALL;
 -- calendar-by-text-that-is-asked-for
 SELECT strftime(at, '%H:%M') AS m, max(strftime(at, '%H:%M') || page) AS p, count(DISTINCT strftime(at, '%H:%M')) AS d FROM clicks WHERE strftime(at, '%M') > '01' GROUP BY strftime(at, '%H:%M');
+-- calendar-by-text-under-two-names
+SELECT d, e, max(f) AS f, count(*) AS n FROM (SELECT d, d AS e, left(d, 7) AS f FROM (SELECT strftime(at, '%Y-%m-%d') AS d FROM rates)) GROUP BY d, e;
+-- calendar-by-text-through-names
+WITH x AS (SELECT strftime(at, '%Y-%m-%d %H') AS d, country FROM rates), y AS (SELECT d AS day, left(d, 7) AS month, country FROM x) SELECT day, month, count(*) AS n, count(DISTINCT country) AS c FROM y GROUP BY ALL;
 -- calendar-with-zone
 SELECT id, strftime(at, '%H:%M %z') AS z, month(at) AS m, day(at) AS d, strftime(NULL::TIMESTAMPTZ, '%d') AS nothing FROM clicks;
 -- asof-join

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from headwater.process.keyed.aggregate import Aggregate, Distinct
+from headwater.process.keyed.aggregate import Aggregate, Distinct, Extreme
 from headwater.process.keyed.memory import MemoryState
 from headwater.typenames import TIMESTAMP
 
@@ -46,6 +46,22 @@ def test_a_window_past_its_retention_is_dropped_and_its_row_stays_in_the_view() 
     again = operator.step(state.copy(), clicks((100, "/a", 7)), 106)
     assert said(again) == [(100, "/a", 1, 1, 1)], "the state knows nothing of it any more"
     assert said(operator.step(state, clicks((200, "/a", 9)), 150)) == [(200, "/a", 1, 1, -1), (200, "/a", 2, 2, 1)]
+
+
+def test_what_is_changed_and_past_in_one_batch_has_its_greatest_value_once_more() -> None:
+    operator = Aggregate(INPUT, ("end", "page"), extremes=(Extreme("most", pa.int64(), "max"),), until="end", retain=5)
+    state = MemoryState()
+
+    def numbers(*rows: tuple[int, int]) -> dict[int, pa.Table]:
+        told = [{"end": 100, "page": "/a", "_value": value, "_weight": weight} for value, weight in rows]
+        many = [{"end": 100, "page": "/a", "_weight": sum(weight for _, weight in rows)}]
+        schema = pa.schema([*INPUT.remove(2), ("_value", pa.int64()), ("_weight", pa.int64())])
+        return {0: pa.Table.from_pylist(many, INPUT), 1: pa.Table.from_pylist(told, schema)}
+
+    assert said(operator.step(state, numbers((1, 1), (2, 1)), 90)) == [(100, "/a", 2, 2, 1)]
+    assert said(operator.step(state, numbers((2, -1), (3, 1)), 1000)) == [(100, "/a", 2, 2, -1), (100, "/a", 3, 2, 1)]
+    assert said(operator.step(state, {}, 1001)) == []
+    assert said(operator.step(state, numbers((1, 1)), 1002)) == [(100, "/a", 1, 1, 1)]
 
 
 @pytest.mark.slow

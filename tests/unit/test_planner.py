@@ -168,9 +168,23 @@ def test_what_cannot_be_maintained_is_refused_by_name_and_place(sql: str, told: 
         "SELECT page, max(at - TIMESTAMPTZ '2020-01-01') AS m FROM clicks GROUP BY page",
         "SELECT at - TIMESTAMPTZ '2020-01-01' AS i, count(*) AS n FROM clicks GROUP BY 1",
         "SELECT count(DISTINCT at - TIMESTAMPTZ '2020-01-01') AS n FROM clicks",
+        "SELECT country, max(to_days(user_id::INTEGER))::VARCHAR AS m FROM users GROUP BY country",
         "SELECT a.page FROM clicks a JOIN clicks b ON a.at - TIMESTAMPTZ '2020-01-01' = b.at - TIMESTAMPTZ '2020-01-01'",
     ],
 )
 def test_intervals_to_group_or_join_by_are_refused(sql: str) -> None:
     with pytest.raises(SqlRefused, match="an INTERVAL to group, join or compare by"):
+        plan_view("v", sql, INPUTS)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT page::ENUM('/a', '/b') AS e, count(*) AS n FROM clicks GROUP BY 1",
+        "SELECT count(DISTINCT country::ENUM('de', 'fr')) AS n FROM users",
+        "SELECT user_id, max(country::ENUM('de', 'fr')) AS m FROM users GROUP BY user_id",
+    ],
+)
+def test_enums_to_group_or_compare_by_are_refused(sql: str) -> None:
+    with pytest.raises(SqlRefused, match="an ENUM to group, join or compare by"):
         plan_view("v", sql, INPUTS)

@@ -73,7 +73,7 @@ class Aggregate:
     until: str | None = None
     retain: int = 0
 
-    revision = 5
+    revision = 6
     netted = True
 
     @property
@@ -201,10 +201,6 @@ class Aggregate:
         anew = _without_extreme(told, changed, hashes, old)
         known = values.gather(distinct(hashes)) if self.until is not None else None
         values.add(changed, hashes)
-        if known is not None:
-            begins = ~np.isin(hashes, hashes_of(known, self.keys))
-            past = self._taken_back(values, self._due(state, f"extreme {place}", changed, hashes, begins, watermark))
-            values.add(self._past(past, watermark))
         came = changed.filter(pa.array(~np.isin(hashes, anew) & (changed[WEIGHT].to_numpy() > 0)))
         counted = pa.concat_tables([came, _there(values.gather(anew))]).drop_columns([WEIGHT])
         best = reduced(counted, self.keys, [(VALUE, told.how)])
@@ -212,6 +208,10 @@ class Aggregate:
             keys = duck.columns(self.keys) + ", " if self.keys else ""
             grouped = f" GROUP BY {duck.columns(self.keys)}" if self.keys else ""
             best = duck.run(f"SELECT {keys}{told.how}({VALUE}) AS {VALUE} FROM rows{grouped}", rows=counted)
+        if known is not None:  # what is past is dropped last: it counts in this batch
+            begins = ~np.isin(hashes, hashes_of(known, self.keys))
+            past = self._taken_back(values, self._due(state, f"extreme {place}", changed, hashes, begins, watermark))
+            values.add(self._past(past, watermark))
         return best.rename_columns([*self.keys, told.name]), anew
 
     # --- what is past ---

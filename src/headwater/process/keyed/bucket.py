@@ -110,8 +110,8 @@ def _answered(send: Send, rows: pa.Table) -> pa.Table:
     if send.plain is not None:
         one = pa.chunked_array([pa.array(np.ones(rows.num_rows, np.int64))])
         return pa.table({name: one if of == ONE else rows.column(of) for name, of in send.plain})
-    if send.shown is not None and rows.num_rows <= duck.FEW:
-        return send.shown.of(rows)
+    if send.shown is not None and rows.num_rows <= duck.FEW and (shown := send.shown.of(rows)) is not None:
+        return shown
     if send.partial is not None and (few := send.partial.of(rows)) is not None:
         return few
     return rows if send.sql is None else duck.run(send.sql, **{CHANGES: rows})

@@ -29,10 +29,11 @@ def hashes_of(rows: pa.Table, key: Sequence[str]) -> Hashes:
 
 
 def _hashable(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A type that keys of topics may not have, but groups may (a list, a decimal), by its text."""
+    """A type that keys of topics may not have, but groups may (a list, a decimal), by its text, in which a zero has no
+    sign: what is equal must hash alike."""
     if is_key_type(column.type):
         return column
-    return duck.run("SELECT x::VARCHAR AS x FROM rows", rows=pa.table({"x": column}))["x"]
+    return duck.run("SELECT replace(x::VARCHAR, '-0.0', '0.0') AS x FROM rows", rows=pa.table({"x": column}))["x"]
 
 
 @dataclass(frozen=True)

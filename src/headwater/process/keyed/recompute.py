@@ -86,8 +86,8 @@ class Recompute:
             return Answer(_counted(after))
         return Answer(
             duck.run(
-                "SELECT * EXCLUDE (w), sum(w)::BIGINT AS " + WEIGHT + " FROM (SELECT *, -1 AS w FROM before"
-                " UNION ALL SELECT *, 1 FROM after) GROUP BY ALL HAVING sum(w) <> 0",
+                f"SELECT * REPLACE (sum({WEIGHT})::BIGINT AS {WEIGHT}) FROM (SELECT *, -1 AS {WEIGHT} FROM before"
+                f" UNION ALL SELECT *, 1 FROM after) GROUP BY ALL HAVING sum({WEIGHT}) <> 0",
                 before=before,
                 after=after,
             )

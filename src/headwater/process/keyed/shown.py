@@ -23,8 +23,19 @@ class Column:
 class Shown:
     columns: tuple[Column, ...]
 
-    def of(self, rows: pa.Table) -> pa.Table:
+    def of(self, rows: pa.Table) -> pa.Table | None:
+        """None for columns of other types than the planner's own sums and counts have: DuckDB casts and compares others
+        in its own way."""
+        if not all(_alike(rows.schema, each) for each in self.columns):
+            return None
         return pa.table({each.name: _shown(rows, each) for each in self.columns})
+
+
+def _alike(schema: pa.Schema, each: Column) -> bool:
+    kind = schema.field(each.of).type
+    whole = pa.types.is_signed_integer(kind) or (pa.types.is_decimal128(kind) and kind.scale == 0)
+    over = schema.field(each.over).type if each.over is not None else pa.int64()
+    return bool((each.scale is None or whole) and pa.types.is_signed_integer(over))
 
 
 def _shown(rows: pa.Table, each: Column) -> pa.ChunkedArray:

@@ -67,7 +67,7 @@ def _keyed(
         own, its = (each.left, each.right) if side == "left" else (each.right, each.left)
         kinds = [build.schema(r.project([("x", text)])).field("x").type for r, text in ((rel, own), (other, its))]
         plain = own.strip('"')
-        if len(set(map(str, kinds))) <= 1 or all(pa.types.is_integer(kind) for kind in kinds):
+        if len(set(map(str, kinds))) <= 1 or all(map(_fits_int64, kinds)):
             if duck.quoted(plain) == own and plain in rel.columns:
                 key.append(plain)
                 continue
@@ -78,6 +78,11 @@ def _keyed(
         columns.append((name, text))
         key.append(name)
     return rel.project(columns), tuple(key)
+
+
+def _fits_int64(kind: pa.DataType) -> bool:
+    """Whole numbers of which equal ones are the same, whatever their width."""
+    return bool(pa.types.is_integer(kind) and not pa.types.is_uint64(kind))
 
 
 def _common(build: Build, equality: Equality, kinds: Sequence[pa.DataType]) -> str:

@@ -29,8 +29,9 @@ def parts_of(node: exp.Expr) -> set[str]:
 
 
 def columns_in(node: exp.Expr) -> set[str]:
-    """The names, in lower case, of all columns that are spoken of."""
-    return {column.name.lower() for column in node.find_all(exp.Column)}
+    """The names, in lower case, of all columns that are spoken of; and what they are said to be of, which may be a
+    column too, of which they are a field."""
+    return {part.name.lower() for column in node.find_all(exp.Column) for part in column.parts}
 
 
 def column(name: str) -> exp.Column:

@@ -18,6 +18,7 @@ from headwater.process import duck
 from headwater.process.keyed.join import LEFT, Join
 from headwater.process.keyed.operator import Operator
 from headwater.process.plan import CHANGES, Send
+from headwater.process.sql.nested import columns_in
 from headwater.process.sql.parse import DIALECT
 from headwater.process.sql.partial import partial_of
 from headwater.process.sql.plain import plain_columns
@@ -113,7 +114,7 @@ def _narrow(query: exp.Expr, wanted: set[str] | None) -> set[str] | None:
             elif each.find(exp.Star, exp.Columns) and not _counts_rows(each):
                 used = None
             elif used is not None:
-                used |= {column.name.lower() for column in each.find_all(exp.Column)}
+                used |= columns_in(each)
     if isinstance(source, exp.Subquery) and not any(source.args.get(each) for each in ("sample", "pivots")):
         return _narrow(source.this, used)
     if used is None or not (isinstance(source, exp.Table) and source.name == CHANGES):

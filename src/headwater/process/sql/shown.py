@@ -44,7 +44,7 @@ def _column(node: exp.Expr, name: str, known: dict[str, str]) -> Column | None:
         if over is None:
             return None
     scale: int | None = None
-    if isinstance(node, exp.Cast):
+    if type(node) is exp.Cast:
         if node.to.sql(DIALECT) != "DECIMAL(38, 0)":
             return None
         scale, node = 0, node.this

@@ -59,10 +59,12 @@ def _begun(query: exp.Select, name: str) -> str | None:
     level, own = query, name
     while True:
         item = next((each for each in level.expressions if each.alias_or_name == own), None)
-        others = [each for each in level.expressions if each is not item]
-        if any(own.lower() in columns_in(each) for each in [*others, *filter(None, [level.args.get("where")])]):
-            return None
         text = item.unalias() if item is not None else None
+        others = [each for each in level.expressions if each is not item]
+        others += filter(None, [level.args.get("where")])
+        names = {own.lower(), *([text.name.lower()] if isinstance(text, exp.Column) else [])}
+        if any(names & columns_in(each) for each in others):
+            return None
         if item is not None and isinstance(text, exp.Coalesce):
             told = _moment(text)
             if told is None:

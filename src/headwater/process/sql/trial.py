@@ -12,12 +12,20 @@ from headwater.process.keyed.operator import Operator
 
 def answered(view: str, operator: Operator, sample: pa.Schema) -> pa.Schema:
     """`sample` are the columns that arrive at its first port."""
+    named = {field.name: field.type for field in sample}
+    if isinstance(operator, Aggregate):
+        named |= {f"count(DISTINCT ...) AS {name}": each.kind for each in operator.distinct for name in each.counts}
+        named |= {f"{each.how}(...) AS {each.name}": each.kind for each in operator.extremes}
+    enums = [name for name, kind in named.items() if pa.types.is_dictionary(kind)]
+    if enums:
+        raise SqlRefused(
+            view=view,
+            construct=f"an ENUM to group, join or compare by ({', '.join(enums)})",
+            do="Take its text, by ::VARCHAR, or its place among the others, by enum_code(...)",
+        )
     try:
         return operator.step(MemoryState(), {0: sample.empty_table()}, None).rows.schema
     except pa.ArrowNotImplementedError:
-        named = {field.name: field.type for field in sample}
-        if isinstance(operator, Aggregate):
-            named |= {f"count(DISTINCT ...) AS {name}": each.kind for each in operator.distinct for name in each.counts}
         intervals = [name for name, kind in named.items() if pa.types.is_interval(kind)]
         if not intervals:
             raise
