@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,6 +15,8 @@ from headwater.capture.current import live_offsets
 from headwater.capture.differences import differences
 from headwater.capture.keyindex import KeyIndex, wide
 from headwater.capture.position import SourcePosition, lsn_of, lsn_text
+from headwater.capture.ranges import Piece, Range
+from headwater.capture.reading import AHEAD, read_in_parallel
 from headwater.capture.spec import CaptureSpec
 from headwater.log import TopicSpec
 from headwater.records import schema_of
@@ -100,3 +106,55 @@ def test_narrow_rows_are_not_kept_and_wide_ones_are() -> None:
 def test_the_password_is_in_no_representation() -> None:
     spec = CaptureSpec("shop", "postgresql://u:canary@h/db", {"t": "t"})
     assert "canary" not in repr(spec)
+
+
+class Slow:
+    """A reader of pieces, and what it has read."""
+
+    def __init__(self) -> None:
+        self.read: list[Piece] = []
+        self.left = 0
+
+    @contextmanager
+    def __call__(self) -> Iterator[Callable[[Piece], Piece]]:
+        def read(piece: Piece) -> Piece:
+            self.read.append(piece)
+            return piece
+
+        yield read
+        self.left += 1
+
+
+PIECES = [Piece("t", Range(number, number + 1), done=number % 5 == 0) for number in range(40)]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_pieces_are_read_only_so_far_ahead_of_who_takes_them(workers: int, until: Callable[..., None]) -> None:
+    slow, stopped = Slow(), threading.Event()
+    found = read_in_parallel(PIECES, [slow() for _ in range(workers)], stopped)
+    taken = [next(found)]
+    until(lambda: len(slow.read) == AHEAD * workers)
+    taken.append(next(found))
+    until(lambda: len(slow.read) == AHEAD * workers + 1)
+    stopped.set()
+    taken += found
+    assert len(taken) == len(slow.read) <= AHEAD * workers + 1 + workers
+    assert slow.left == workers
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_all_pieces_that_are_not_done_are_read_once(workers: int) -> None:
+    slow = Slow()
+    taken = dict(read_in_parallel(PIECES, [slow() for _ in range(workers)], threading.Event()))
+    assert taken == {number: piece for number, piece in enumerate(PIECES) if not piece.done}
+    assert (len(slow.read), slow.left) == (len(taken), workers)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_who_has_enough_leaves_no_worker_waiting(workers: int, until: Callable[..., None]) -> None:
+    slow = Slow()
+    found = read_in_parallel(PIECES, [slow() for _ in range(workers)], threading.Event())
+    next(found)
+    until(lambda: len(slow.read) == AHEAD * workers)
+    found.close()
+    assert slow.left == workers

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from headwater.capture.ranges import Piece
 
+AHEAD = 2
+
 Read = TypeVar("Read")
 Reader = AbstractContextManager[Callable[[Piece], Read]]
 """Entered and left by the worker that reads with it."""
@@ -21,8 +23,9 @@ def read_in_parallel(
 ) -> Generator[tuple[int, Read], None, None]:
     """Each piece that is not done, by its number, with what was read of it, as they come; a worker a reader.
 
-    When it is stopped, it ends after whatever is being read. The first failure is raised once all workers have ended;
-    nothing comes after it.
+    Workers are at most `AHEAD` pieces each ahead of who asks, whose log may be slower than the database: what was read
+    is in memory. When it is stopped, it ends after whatever is being read. The first failure is raised once all workers
+    have ended; nothing comes after it.
     """
     left: queue.SimpleQueue[int] = queue.SimpleQueue()
     for number, piece in enumerate(pieces):
@@ -30,11 +33,12 @@ def read_in_parallel(
             left.put(number)
     results: queue.SimpleQueue[tuple[int, Read] | BaseException | None] = queue.SimpleQueue()
     given_up = threading.Event()
+    room = threading.Semaphore(AHEAD * len(readers))
 
     def work(reader: Reader[Read]) -> None:
         try:
             with reader as read:
-                while not stopped.is_set() and not given_up.is_set():
+                while room.acquire() and not stopped.is_set() and not given_up.is_set():
                     try:
                         number = left.get_nowait()
                     except queue.Empty:
@@ -43,6 +47,7 @@ def read_in_parallel(
         except BaseException as error:  # noqa: BLE001 whatever it is, the thread that waits raises it
             results.put(error)
         finally:
+            room.release()  # it is not read with; and another worker may wait for it
             results.put(None)
 
     failure: BaseException | None = None
@@ -58,9 +63,12 @@ def read_in_parallel(
                 elif isinstance(result, BaseException):
                     failure = failure or result
                     given_up.set()
-                elif failure is None:
-                    yield result
+                else:
+                    if failure is None:
+                        yield result
+                    room.release()
         finally:
             given_up.set()
+            room.release(AHEAD * max(1, len(readers)))  # who waits for room sees that
     if failure is not None:
         raise failure
