@@ -18,6 +18,9 @@ from tests.property.test_prefix_rule import NAMED
 BY_SPANS = ["calendar", "calendar-by-text", "calendar-by-text-of-a-table", "calendar-by-text-at-the-ends-of-time"]
 
 
+TEXT = """coalesce(strftime(make_timestamp(epoch_us("at")), '%Y'), strftime("at", '%Y'))"""
+
+
 def sends(query: str) -> list[tuple[str, Send]]:
     return [(read.topic, send) for read in plan_view("v", query, INPUTS).reads for send in read.sends]
 
@@ -76,11 +79,16 @@ def test_formats_that_tell_less_than_a_minute_or_something_else_stay(form: str) 
         "SELECT d, max(d) AS m FROM (SELECT {} AS d FROM changes) GROUP BY d",
         "SELECT d, count(*) AS c FROM (SELECT {} AS d FROM changes) WHERE d > '2020' GROUP BY d",
         "SELECT d, c, count(*) AS n FROM (SELECT d, upper(d) AS c FROM (SELECT {} AS d FROM changes)) GROUP BY d, c",
+        "SELECT d, count(*) AS n FROM (SELECT s.a AS d FROM (SELECT s, {} AS a FROM changes)) GROUP BY d",
         "SELECT d, count(*) AS n FROM (SELECT DISTINCT {} AS d FROM changes) GROUP BY d",
         "SELECT d, count(*) AS n FROM (SELECT {} AS d FROM changes) GROUP BY d HAVING count(*) > 1",
-        "SELECT d, count(*) AS n FROM (SELECT strftime(at, '%Y') AS d FROM changes) GROUP BY d",
+        "SELECT d, count(*) AS n FROM (SELECT strftime(\"at\", '%Y') AS d FROM changes) GROUP BY d",
     ],
 )
 def test_a_text_that_somebody_asks_for_stays(sql: str) -> None:
-    text = "coalesce(strftime(make_timestamp(epoch_us(at)), '%Y'), strftime(at, '%Y'))"
-    assert by_spans(sql.format(text)) == sql.format(text)
+    assert by_spans(sql.format(TEXT)) == sql.format(TEXT)
+
+
+def test_a_text_that_is_grouped_by_alone_does_not() -> None:
+    sql = f"SELECT d, count(*) AS n FROM (SELECT {TEXT} AS d FROM changes) GROUP BY d"
+    assert "DATE_TRUNC('DAY'" in by_spans(sql)

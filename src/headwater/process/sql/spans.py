@@ -72,7 +72,7 @@ def _begun(query: exp.Select, name: str) -> str | None:
             moment, form = told
             item.replace(exp.alias_(_begin(moment, form), own, quoted=True))
             return form
-        if isinstance(text, exp.Column):
+        if isinstance(text, exp.Column) and not text.table:  # with one, it is a field of that
             own = text.name
         elif item is not None or not any(isinstance(each, exp.Star) for each in level.expressions):
             return None
